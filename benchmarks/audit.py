@@ -299,10 +299,11 @@ def persons():
         DPVariationalLinearRegression,
         DPVariationalLogisticRegression,
         DPVariationalPoissonRegression,
+        Persons,
     )
     from skdp.preprocessing import DPPCA, DPStandardScaler
 
-    unit = {"unit": "group", "n_groups": N_ROWS, "rows_per_group": 4}
+    unit = {"unit": Persons(N_ROWS, rows_per_group=4)}
     classes = {"classes": [0, 1]}
     rows = np.tile(last(2, 1e3), (ROWS, 1))  # too long, which is released too
     canary = {"canary": (rows, 1), "statistic": "trace"}
@@ -322,7 +323,7 @@ def persons():
         audit = canary | targets | {"canary": (rows, target)}
         yield f"persons: {name}, noise-aware, 4 steps, releases", estimator, audit
     yield from networks_of_persons(unit | classes)
-    unit = {"unit": "group", "rows_per_group": 4}
+    unit = {"unit": Persons(rows_per_group=4)}
     ones = {"X": zeros(1), "canary": (np.ones((ROWS, 1)), 0), "statistic": "trace"}
     yield "persons: standard scaler, releases", DPStandardScaler(**BUDGET, **unit), ones
     yield "persons: PCA, releases", DPPCA(1, **BUDGET, **unit, data_norm=1.0), canary

@@ -7,7 +7,7 @@
 
 ``strategies``: logistic regression with 2000 persons and 10 features, ε = 1 per person, δ = 1e-5;
 error ‖θ̂ − θ‖, the median over data sets, of the row unit (which protects a row alone, and is not
-comparable), of group privacy (noise for the largest person), of ``unit="group"`` with several
+comparable), of group privacy (noise for the largest person), of ``unit=Persons(...)`` with several
 clips, with at most 3 rows each, and with each person's rows averaged beforehand. Features have
 intra-class correlation 0 or .8.
 
@@ -35,7 +35,7 @@ import numpy as np
 from scipy.special import expit
 from scipy.stats import norm
 
-from skdp import DPVariationalLogisticRegression, FitWarning, PrivacyWarning
+from skdp import DPVariationalLogisticRegression, FitWarning, Persons, PrivacyWarning
 from skdp.privacy.gdp import epsilon_to_gdp, gdp_to_epsilon
 
 N_PERSONS, D, DELTA = 2000, 10, 1e-5
@@ -60,14 +60,13 @@ def sizes(rng, kind):
     return np.clip(np.round(rng.lognormal(1.63, 1.2, N_PERSONS)), 1, 100).astype(int)
 
 
-def fitted(X, y, epsilon, groups=None, **settings):
+def fitted(X, y, epsilon, groups=None, **bounds):
     """A fit with declared facts; of persons where there are groups."""
+    settings = {"n_samples": len(X)}
     if groups is not None:
         n_groups = int(groups.max()) + 1
-        settings = {"rows_per_group": len(X) / n_groups, **settings}
-        settings |= {"unit": "group", "n_groups": n_groups}
-    else:
-        settings["n_samples"] = len(X)
+        bounds = {"rows_per_group": len(X) / n_groups, **bounds}
+        settings = {"unit": Persons(n_groups, **bounds)}
     model = DPVariationalLogisticRegression(
         epsilon, DELTA, data_norm=1.0, fit_intercept=False, classes=[0, 1], **settings
     )
@@ -108,12 +107,10 @@ def strategies(arguments):
                         error(fitted(X, y, 1.0), theta),
                         error(fitted(X, y, smaller), theta),
                         error(fitted(X, y, 1.0, groups), theta),
-                        error(fitted(X, y, 1.0, groups, group_clip=root / 2), theta),
-                        error(fitted(X, y, 1.0, groups, group_clip=root), theta),
-                        error(fitted(X, y, 1.0, groups, group_clip=root**2), theta),
-                        error(
-                            fitted(X, y, 1.0, groups, max_rows_per_group=3, rows_per_group=3), theta
-                        ),
+                        error(fitted(X, y, 1.0, groups, clip=root / 2), theta),
+                        error(fitted(X, y, 1.0, groups, clip=root), theta),
+                        error(fitted(X, y, 1.0, groups, clip=root**2), theta),
+                        error(fitted(X, y, 1.0, groups, max_rows=3, rows_per_group=3), theta),
                         error(fitted(*averaged(X, y, groups), 1.0), theta),
                     ]
                 )
@@ -246,7 +243,7 @@ def diabetes(arguments):
 
         everything = np.ones(len(A), dtype=bool)
         persons = DPVariationalLogisticRegression(
-            1.0, delta, **common, unit="group", n_groups=n_patients, rows_per_group=1.4
+            1.0, delta, **common, unit=Persons(n_patients, rows_per_group=1.4)
         )
         models = [
             persons.fit(A, a, groups=of),

@@ -3,7 +3,7 @@ Patients, not admissions
 ========================
 
 A hospital's table has a row per admission, and a patient may have forty of them. A guarantee per
-row protects each admission and not the patient. With ``unit="group"`` the patient is what is
+row protects each admission and not the patient. With ``unit=Persons(...)`` the patient is what is
 protected, with all admissions together, and ``groups=`` says whose each row is.
 
 Here are 101 766 admissions of 71 518 diabetic patients, and the question is who will be back within
@@ -80,7 +80,7 @@ from sklearn.compose import ColumnTransformer
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
 
-from skdp import BoundedScaler, DPVariationalLogisticRegression
+from skdp import BoundedScaler, DPVariationalLogisticRegression, Persons
 from skdp.preprocessing import NormClipper
 
 low, high = np.transpose(list(BOUNDS.values()))
@@ -109,7 +109,7 @@ def model(epsilon, **facts):
 import sklearn
 
 sklearn.set_config(enable_metadata_routing=True)
-protected = model(EPSILON, unit="group", n_groups=N_PATIENTS, rows_per_group=ADMISSIONS_EACH)
+protected = model(EPSILON, unit=Persons(N_PATIENTS, rows_per_group=ADMISSIONS_EACH))
 protected.fit(table.iloc[train], y[train], groups=patients[train])
 print(protected[-1].privacy_)
 

@@ -42,12 +42,8 @@ if TYPE_CHECKING:
         DPStandardScaler,
         NormClipper,
     )
-    from skdp.privacy import (
-        BudgetExceededError,
-        PrivacyLedger,
-        PrivacyReport,
-        privacy_of,
-    )
+    from skdp.privacy import BudgetExceededError, PrivacyLedger, PrivacyReport, privacy_of
+    from skdp.rows.persons import Persons
 
 __all__ = [
     "DPPCA",
@@ -75,6 +71,7 @@ __all__ = [
     "NormClipper",
     "OPSPosteriorSampler",
     "OPSRegressor",
+    "Persons",
     "PrivacyLedger",
     "PrivacyLedgerCallback",
     "PrivacyReport",
@@ -87,7 +84,8 @@ __all__ = [
 
 # Names are fetched when first asked for, from the cheapest of these homes that has them: `import
 # skdp` must not cost an import of torch.
-_HOMES = ("fitting.warnings", "preprocessing", "privacy", "estimators", "model_selection")
+_HOMES = "fitting.warnings", "rows.persons", "preprocessing", "privacy", "estimators"
+_HOMES += ("model_selection",)
 
 
 def __getattr__(name: str) -> Any:

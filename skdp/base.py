@@ -1,7 +1,7 @@
 """What a private estimator of your own package is made of.
 
 `PrivateEstimator` is the base class of every private estimator and transformer of skdp, and
-`ProtectedUnit`, before it among the bases, has the parameters of those that know persons.
+`ProtectedUnit`, before it among the bases, has the parameter ``unit`` of those that know persons.
 `PublicFacts` is what a plan is made of, `FitPlan` the plan, `Records` the private rows. The checks
 of input are scikit-learn's, with errors that quote no data.
 

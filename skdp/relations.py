@@ -64,10 +64,9 @@ class Relation(StrEnum):
         """The same of rows."""
         return Relation(self.value.removesuffix(_OF_GROUPS))
 
-    def of_unit(self, unit: str, remedy: str = "") -> Relation:
-        """The same of rows or of persons; what is no unit is refused, with a remedy."""
-        of_persons = one_of(UNITS, remedy, unit=unit) == GROUP
-        return Relation(self.value.removesuffix(_OF_GROUPS) + _OF_GROUPS * of_persons)
+    def of_unit(self, unit: str) -> Relation:
+        """The same of rows or of persons."""
+        return Relation(self.value.removesuffix(_OF_GROUPS) + _OF_GROUPS * (unit == GROUP))
 
     @property
     def in_words(self) -> str:

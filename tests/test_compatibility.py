@@ -11,13 +11,16 @@ import inspect
 import json
 import pickle
 import zlib
+from dataclasses import is_dataclass
 from pathlib import Path
 
 import numpy as np
 import pytest
 from bundles import bundled
+from sklearn.base import clone
 
-from skdp import DPQuantileScaler, OPSPosteriorSampler
+from skdp import DPQuantileScaler, DPSGDClassifier, DPStandardScaler, OPSPosteriorSampler, Persons
+from skdp.fitting.reading import IN_0_2
 from skdp.privacy import PrivacyReport
 
 DATA = Path(__file__).parent / "data"
@@ -82,18 +85,38 @@ def test_a_public_name_has_its_methods_and_parameters(key):
     here = of_name(name)
     for member, parameters in NAMES[version][name].items():
         found = getattr(here, member) if member else here
-        if parameters:
-            assert set(parameters) <= set(inspect.signature(found).parameters), member
+        made = found.__init__ if is_dataclass(found) else found
+        here_too = set(inspect.signature(made).parameters) if parameters else set()
+        moved = set(IN_0_2) if "unit" in here_too else set()
+        assert set(parameters or ()) - moved <= here_too, member
 
 
-CHANGED = {  # what 0.1.0 took and this version does not, and what the message says to use
+@bundled("key", [key for key in FITTED if "persons" in key[1]])
+def test_persons_of_0_2_are_one_value(key):
+    fitted = pickle.loads(zlib.decompress(base64.b64decode(stored(key)["pickle"])))
+    for one in {fitted, getattr(fitted, "estimator", fitted)}:
+        assert isinstance(one.unit, Persons)
+        assert clone(one).unit == one.unit
+        assert not IN_0_2.keys() & vars(one).keys()
+    if key[1].startswith("DPV"):
+        assert fitted.unit == Persons(200, rows_per_group=3, clip=1.5, max_rows=4)
+
+
+CHANGED = {  # what earlier versions took and this one does not, and what the message says to use
     "unit": (DPQuantileScaler(unit=0.5), "resolution"),
     "proximal": (OPSPosteriorSampler(delta=0, sampler="proximal", classes=[0, 1]), "rejection"),
+    "group": (DPStandardScaler(unit="group"), r"Persons\(n_groups=..., rows_per_group=..., clip"),
 }
 
 
 @bundled("name", CHANGED)
-def test_what_0_1_0_took_and_this_version_refuses_names_what_to_use(name):
+def test_what_earlier_versions_took_and_this_one_refuses_names_what_to_use(name):
     estimator, remedy = CHANGED[name]
     with pytest.raises(ValueError, match=remedy):
         estimator.fit(np.zeros((20, 2)), np.arange(20) % 2)
+
+
+@bundled("name", IN_0_2)
+def test_a_parameter_of_0_2_says_what_to_write(name):
+    with pytest.raises(TypeError, match=rf"DPSGDC.*=skdp.Persons\({IN_0_2[name]}=3\)"):
+        DPSGDClassifier(**{name: 3})

@@ -23,6 +23,7 @@ from skdp import (
     DPVariationalLinearRegression,
     DPVariationalLogisticRegression,
     FitWarning,
+    Persons,
     PrivacyLedger,
     privacy_of,
 )
@@ -199,7 +200,7 @@ def test_persons_have_one_row_each() -> None:
     groups = np.concatenate([np.arange(1000), np.zeros(1000, dtype=int)])  # one has half of all
     labels = np.where(groups == 0, 2, rng.integers(2, size=N))
     model = FrozenEstimator(Wrong(1.0, last=1e-3).fit(X, labels))  # whose label is unlikely
-    fitted = sets(model, unit="group", n_groups=1000, n_samples=N, alpha=0.2)
+    fitted = sets(model, unit=Persons(1000), n_samples=N, alpha=0.2)
     fitted.fit(X, labels, groups=groups)
     assert fitted.privacy_.neighboring_relation == "zero_out_group"
     of_one = fitted.predict_set(X)[np.arange(N), labels][1:1000]
@@ -254,7 +255,7 @@ def test_parts_of_a_split(container) -> None:
 @pytest.mark.parametrize("by_person", [False, True])
 def test_a_part_that_is_split_again_stays_a_part(relation: str, by_person: bool) -> None:
     groups = np.arange(N) // 2
-    facts = {"unit": "group", "n_groups": 1000} if by_person else {}
+    facts = {"unit": Persons(1000)} if by_person else {}
     split = DisjointSplit(
         N, groups=groups if by_person else None, neighboring_relation=relation, test_size=0.5
     )
@@ -284,7 +285,7 @@ def test_a_part_that_is_split_again_stays_a_part(relation: str, by_person: bool)
     ids=["tuples", "two types", "categories", "a series", "polars"],
 )
 def test_labels_of_persons(labels) -> None:
-    facts = {"unit": "group", "n_groups": N // 4}
+    facts = {"unit": Persons(N // 4)}
     fitted = sets(classifier(**facts), n_samples=N, **facts).fit(X, y, groups=labels)
     assert fitted.privacy_.epsilon == pytest.approx(1.0)
     search = DPDisjointSearch(classifier(**facts), {"prior_scale": [1.0, 2.0]}, **facts)
@@ -372,9 +373,8 @@ def test_too_few_rows_leave_nothing_out_and_cost_nothing() -> None:
         (lambda: sets(conformity="best"), "conformity='best'"),
         (lambda: sets(LinearRegression()), "predict_proba"),
         (lambda: sets(classifier(neighboring_relation="replace_one")), "neighboring_relation"),
-        (lambda: sets(classifier(unit="group", n_groups=9)), "neighboring_relation"),
+        (lambda: sets(classifier(unit=Persons(9))), "neighboring_relation"),
         (lambda: sets(FrozenEstimator(classifier())), "not fitted"),
-        (lambda: sets(n_groups=5), "n_groups=5"),
         (lambda: sets(n_samples=100), "n_samples=100"),
         (lambda: sets(classifier(classes=[0, 7])), "declared classes"),
         (lambda: DPConformalRegressor(LinearRegression()), "residual_bound=None"),

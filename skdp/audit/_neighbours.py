@@ -13,7 +13,7 @@ from skdp.fitting.types import ArrayLike, Given, Label, Opaque, Params
 from skdp.fitting.validate import expected, one_of
 from skdp.fitting.warnings import PrivacyWarning
 from skdp.relations import ADD_OR_REMOVE_ONE, GROUP, REPLACE_ONE, ROW, Relation, check_relation
-from skdp.rows.persons import rows_of_persons
+from skdp.rows.persons import Persons, rows_of_persons
 
 Record = tuple[ArrayLike, Label]
 
@@ -52,13 +52,14 @@ class Rows(NamedTuple):
 
 def relation_of(estimator: Opaque, groups: Given, relation: str | None) -> Relation | None:
     """Return the relation that was given or is a parameter, of rows or of persons; or None."""
-    unit = parameter(estimator, "unit")
+    units = [v for k, v in parameters(estimator).items() if k.rsplit("__", 1)[-1] == "unit"]
+    kinds = {GROUP if isinstance(unit, Persons) else str(unit) for unit in units}
     relation = relation or parameter(estimator, "neighboring_relation")
     found = None if relation is None else check_relation(relation)
-    if GROUP not in (unit, found and found.unit) and groups is None:
+    if kinds != {GROUP} and (found and found.unit) != GROUP and groups is None:
         return found
-    if unit == ROW:
-        raise expected("'group'", "persons are audited where persons are protected", unit=unit)
+    if kinds == {ROW}:
+        raise expected("Persons", "persons are audited where persons are protected", unit=ROW)
     return (found or Relation.ZERO_OUT).of_unit(GROUP)
 
 

@@ -74,7 +74,7 @@ def audit_estimator(
     ----------
     estimator : estimator or callable
         Anything with scikit-learn's `fit`, or a function (X, y) -> fitted object. It is cloned for
-        each fit. Its noise must not be seeded. Persons are audited if it has ``unit="group"``, if
+        each fit. Its noise must not be seeded. Persons are audited if its ``unit`` is `Persons`, if
         there are ``groups``, or if the relation says so; a function then takes (X, y, groups).
     X : array-like of shape (n, n_features), default=None
         Rows that both data sets have; None is 9 rows of two zeros. Use **synthetic or public
@@ -161,10 +161,9 @@ def audit_estimator(
 
     Of a person with 50 rows:
 
-    >>> persons = {"unit": "group", "n_groups": 10, "rows_per_group": 4, "n_samples": None}
-    >>> report = audit_estimator(
-    ...     estimator.set_params(**persons), n_fits=20, confidence=1 - 1e-6
-    ... )
+    >>> from skdp import Persons
+    >>> of_persons = estimator.set_params(unit=Persons(10, rows_per_group=4), n_samples=None)
+    >>> report = audit_estimator(of_persons, n_fits=20, confidence=1 - 1e-6)
     >>> report.unit, report.neighboring_relation
     ('group', 'zero_out_group')
     """

@@ -72,7 +72,7 @@ class DPTemperatureScaler(AccuracyMixin, MetaEstimatorMixin, ProtectedUnit, Priv
         δ in (0, 1) at which ``privacy_`` is stated, if that of the classifier is not larger.
     neighboring_relation : {"zero_out", "add_or_remove_one", "replace_one"}, default="zero_out"
         Who is a neighbour; that of the classifier.
-    unit, n_groups, rows_per_group, group_clip, max_rows_per_group : optional
+    unit : optional
         As of `DPSGDClassifier`.
     target : {"accuracy", "log_loss"}, default="accuracy"
         Make the mean confidence equal to the accuracy (Luo et al. 2020), or the log-loss small
@@ -110,8 +110,8 @@ class DPTemperatureScaler(AccuracyMixin, MetaEstimatorMixin, ProtectedUnit, Priv
 
     Notes
     -----
-    With ``unit="group"`` the slopes of a person's rows add up, and their sum is clipped to
-    ``group_clip`` times the bound on one. The classifier must protect persons too.
+    With ``unit=Persons(...)`` the slopes of a person's rows add up, and their sum is clipped to
+    ``clip`` times the bound on one. The classifier must protect persons too.
 
     References
     ----------
@@ -157,7 +157,7 @@ class DPTemperatureScaler(AccuracyMixin, MetaEstimatorMixin, ProtectedUnit, Priv
         y : array-like of shape (n_samples,)
             Class labels.
         groups : array-like of shape (n_samples,) or None, default=None
-            With ``unit="group"``: the person whose row it is, as any label. The classifier is
+            With ``unit=Persons(...)``: the person whose row it is, as any label. The classifier is
             fitted with them too.
 
         Returns

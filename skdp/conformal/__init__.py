@@ -60,12 +60,10 @@ class DPConformalClassifier(AccuracyMixin, _DPConformal):
         Share of the rows in (0, 1) that calibrate, where the classifier is fitted here.
     neighboring_relation : {"zero_out", "add_or_remove_one", "replace_one"}, default="zero_out"
         Who is a neighbour; that of the classifier.
-    unit : {"row", "group"}, default="row"
+    unit : "row" or Persons, default="row"
         What is protected: a row, or a person with all of its rows, which `fit` is told by
         ``groups``; that of the classifier. Of each person one random row calibrates: coverage is
-        that of a random row of a new person.
-    n_groups : int or None, default=None
-        Public number ≥ 1 of persons; needed with ``unit="group"``.
+        that of a random row of a new person. Of `skdp.Persons` it takes ``n_groups`` alone.
     n_samples : int or None, default=None
         Public number of rows; a classifier that is fitted here is told its part of it. None reads
         it from X and says so in the report. Where it is private, coverage holds if there are at
@@ -218,7 +216,7 @@ class DPConformalRegressor(R2Mixin, _DPConformal):
         ``FrozenEstimator(regressor)`` keeps one that was fitted, on other rows.
     alpha, epsilon, delta, calibration_share, neighboring_relation, unit : optional
         As of `DPConformalClassifier`.
-    n_groups, n_samples, random_state : optional
+    n_samples, random_state : optional
         As of `DPConformalClassifier`.
     residual : {"absolute", "scaled"}, default="absolute"
         Whether intervals have one width, or are multiples of the standard deviation that

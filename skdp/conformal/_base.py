@@ -23,11 +23,10 @@ from skdp.fitting.charge import all_or_nothing, charged, initial_seed
 from skdp.fitting.declared import public_n_rows, warn_of_delta
 from skdp.fitting.estimator import PREDICTED_BY_ROW, PrivateEstimator
 from skdp.fitting.plan import FitPlan, PublicFacts
-from skdp.fitting.reading import check_groups
+from skdp.fitting.reading import ProtectedUnit, check_groups
 from skdp.fitting.types import Estimator, Given, Opaque, Params, Seed
 from skdp.fitting.validate import expected, in_range, integer
 from skdp.fitting.warnings import FitWarning
-from skdp.model_selection._base import declared_persons
 from skdp.model_selection.splits import DisjointSplit
 from skdp.privacy import PrivacyReport, privacy_of
 from skdp.privacy.budget import Budget
@@ -36,7 +35,7 @@ from skdp.privacy.report import joint
 from skdp.privacy.workflow import stating_parts
 from skdp.relations import ROW, other_relation
 from skdp.rows.parts import Mark, handed_on, part_read, trusting
-from skdp.rows.persons import PersonUnit, rows_of_persons
+from skdp.rows.persons import Persons, PersonUnit, facts_of, kind_of, persons_of, rows_of_persons
 
 _FIT, _CALIBRATE = "fit", "calibrate"
 _COINS = 4.0  # standard deviations that a part by coins may be short of its expected number
@@ -57,7 +56,7 @@ class Rows(NamedTuple):
 
 
 @dataclass(eq=False, repr=False)
-class _DPConformal(MetaEstimatorMixin, PrivateEstimator):
+class _DPConformal(MetaEstimatorMixin, ProtectedUnit, PrivateEstimator):
     """What both have in common: who is fitted on which rows, the charge, and the threshold."""
 
     estimator: Estimator
@@ -67,8 +66,6 @@ class _DPConformal(MetaEstimatorMixin, PrivateEstimator):
     delta: float = 0.0
     calibration_share: float = 0.25
     neighboring_relation: str = "zero_out"
-    unit: str = ROW
-    n_groups: int | None = None
     n_samples: int | None = None
     random_state: Seed = None
 
@@ -84,8 +81,8 @@ class _DPConformal(MetaEstimatorMixin, PrivateEstimator):
         y : array-like of shape (n_samples,)
             Class labels or targets.
         groups : array-like of shape (n_samples,) or None, default=None
-            With ``unit="group"``: the person whose row it is, as any label. A model that is fitted
-            here is given them too.
+            With ``unit=Persons(...)``: the person whose row it is, as any label. A model that is
+            fitted here is given them too.
 
         Returns
         -------
@@ -128,8 +125,9 @@ class _DPConformal(MetaEstimatorMixin, PrivateEstimator):
         if not plan.parts:
             return plan
         split = uuid.uuid4().hex[:16]  # of two fits the records are in parts of their own each
-        parts = {k: _of_part(part, split, _FIT, self.unit) for k, part in plan.parts.items()}
-        return replace(_of_part(plan, split, _CALIBRATE, self.unit), parts=parts)
+        unit = self._relation.unit
+        parts = {k: _of_part(part, split, _FIT, unit) for k, part in plan.parts.items()}
+        return replace(_of_part(plan, split, _CALIBRATE, unit), parts=parts)
 
     # --- rows -----------------------------------------------------------------------------------
 
@@ -165,8 +163,7 @@ class _DPConformal(MetaEstimatorMixin, PrivateEstimator):
     def _n_records(self, n_rows: int) -> int:
         """Public number of rows or persons that were given."""
         persons, is_public = self._persons(), self._relation.n_is_public
-        if persons is not None:
-            assert persons.n_groups is not None
+        if persons is not None and persons.n_groups is not None:
             return persons.n_groups
         declared = public_n_rows(self.n_samples, n_rows, is_public=is_public)
         return n_rows if is_public else declared
@@ -183,7 +180,8 @@ class _DPConformal(MetaEstimatorMixin, PrivateEstimator):
 
     def _persons(self) -> PersonUnit | None:
         """Public facts about persons, where these are the records; of each one row takes part."""
-        return declared_persons(self, self.n_groups, None, 1)
+        persons = persons_of(self.unit, alone="n_groups")
+        return persons and facts_of(replace(persons, max_rows=1), counted=True)
 
     def _assumptions(self) -> tuple[str, ...]:
         return (PREDICTED_BY_ROW,)
@@ -227,12 +225,19 @@ class _DPConformal(MetaEstimatorMixin, PrivateEstimator):
         model: Any = clone(self.estimator)
         for part in (model, *model.get_params(deep=True).values()):
             known = part.get_params(deep=False) if hasattr(part, "get_params") else {}
-            for name in ("n_samples", "n_groups") if "epsilon" in known else ():
-                size = getattr(self, name) if known.get(name) is None else known[name]
-                if name in known and size is not None:
-                    size = integer(1, **{name: size})
-                    part.set_params(**{name: max(1, round((1 - self._share) * size))})
+            if "epsilon" not in known:
+                continue
+            n = self.n_samples if known.get("n_samples") is None else known["n_samples"]
+            if "n_samples" in known and n is not None:
+                part.set_params(n_samples=self._of_share(integer(1, n_samples=n)))
+            own, n = known.get("unit"), getattr(self.unit, "n_groups", None)
+            if isinstance(own, Persons) and (n := own.n_groups or n) is not None:
+                part.set_params(unit=replace(own, n_groups=self._of_share(n)))
         return model
+
+    def _of_share(self, size: int) -> int:
+        """Size of what the model is fitted on, of so many."""
+        return max(1, round((1 - self._share) * size))
 
     @property
     def _share(self) -> float:
@@ -250,7 +255,7 @@ class _DPConformal(MetaEstimatorMixin, PrivateEstimator):
             known = {n.rpartition("__")[2]: v for n, v in inner.get_params(deep=True).items()}
             of_rows = known.get("neighboring_relation", relation.of_rows)
             unit = known.get("unit", self.unit if isinstance(inner, PrivateEstimator) else ROW)
-            other = relation.of_unit(unit) if of_rows == relation.of_rows else of_rows
+            other = relation.of_unit(kind_of(unit)) if of_rows == relation.of_rows else of_rows
             other = other if "neighboring_relation" in known else relation
         if other != relation:
             raise other_relation(f"{other!r} as in the model", relation)
@@ -260,7 +265,7 @@ class _DPConformal(MetaEstimatorMixin, PrivateEstimator):
         classes = None if facts.n_outputs is None else range(facts.n_outputs)
         n = None
         if facts.n_samples is not None and relation.n_is_public:
-            n = max(1, round((1 - self._share) * facts.n_samples))
+            n = self._of_share(facts.n_samples)
         part = self._for_part().plan(n, facts.n_features, classes)
         return replace(plan, parts={"estimator": part})
 

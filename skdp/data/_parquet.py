@@ -38,7 +38,7 @@ class ParquetRows(ChunkedRows):
     target : str or None, default=None
         Column of the labels or targets; None where there are none.
     groups : str or None, default=None
-        Column of the persons, for ``unit="group"``.
+        Column of the persons, for ``unit=Persons(...)``.
     rows_per_chunk : int, default=131072
         Row groups are joined until a chunk has so many rows; a row group with more of them is a
         chunk by itself. Row groups of files that are to be fitted should have 10⁵ rows or so.

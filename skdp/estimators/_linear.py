@@ -379,7 +379,78 @@ class NormalClassifier(WeightedClasses, LinearClassifier, NormalPosterior):
 
 @dataclass(eq=False, repr=False)
 class VariationalLinearModel(SummaryMixin, NormalPosterior):
-    """A linear model of the columns as they are."""
+    """A linear model of the columns as they are.
+
+    Parameters
+    ----------
+    inference : {"noise_aware", "dpvi"}, default="noise_aware"
+        ``"noise_aware"`` is the posterior given the noisy releases. ``"dpvi"`` is DPVI as
+        published: faster on many parameters, works on Poisson batches, and its posterior ignores
+        the noise: too narrow where ε is small. Without privacy there is no noise to account for,
+        and both are the ordinary variational posterior.
+    covariance : {"auto", "full", "diag"}, default="auto"
+        Of the posterior. ``"diag"`` is mean-field. ``"auto"`` is full when noise-aware, and
+        diagonal with ``"dpvi"`` or where a fit without privacy has more than 1000 parameters.
+    gradient : {"aligned", "vanilla"}, default="aligned"
+        With ``"dpvi"``: ``"vanilla"`` clips and releases the gradients of mean and scale together,
+        as first published; ``"aligned"`` derives the second from the first.
+    bounds : (float, float), array-like of shape (n_features, 2), dict, Series or None, default=None
+        Public bounds of the columns, lower < upper: a pair for all, one for each, or pairs by
+        column name. Values are cut to them, in `fit` and in prediction. Rows may then be in any
+        units: coefficients, draws and summary are in those of X. A column within (0, 1) is taken
+        for an indicator of a category. None takes columns as they are, in [-1, 1] or so. A count of
+        the rows that were cut is released, and a large one is a `FitWarning`.
+    standardize : {"private", False}, default="private"
+        With ``bounds``: ``"private"`` releases where the values of each column lie and how far they
+        spread (6 to 56 % of the squared GDP budget, the less the more rows and ε there are), and
+        the model is of columns of mean 0 and deviation 1: its prior scale is of these, and bounds
+        that are far too wide cost little. Without an
+        intercept columns are divided by their root mean square alone. False scales columns by
+        their bounds to [-1, 1], as does a fit without privacy.
+    data_norm : float or "auto", default="auto"
+        Euclidean norm > 0 to which the features of each row are clipped, in `fit` and in
+        prediction. A public bound, never checked against the data. ``"auto"`` is √n_features, right
+        for features in [-1, 1] as `BoundedScaler` gives, or in a pipeline the norm that the step
+        before declares, as `NormClipper` does.
+    fit_intercept : bool, default=True
+        Append a 1 to each row.
+    max_iter : int or "auto", default="auto"
+        Number of noisy gradients. ``"auto"`` is 15, or 20 of several classes and with exposures;
+        with ``"dpvi"`` 150, or 72 where rows x columns exceed 1e6. Without privacy it is Newton's
+        method, in at most 200 passes over the rows, and a number takes so many stochastic steps
+        instead.
+    batch_size : int or "auto", default="auto"
+        With ``"dpvi"``: expected number of rows in a Poisson batch. ``"auto"`` reads all rows in
+        each step while rows x columns is at most 1e8.
+    sampling_rate : float or None, default=None
+        With ``"dpvi"``: Poisson sampling rate in (0, 1], instead of ``batch_size``.
+    learning_rate : float or "auto", default="auto"
+        With ``"dpvi"``: step size > 0 of the noise-corrected Adam rule, in the units of the
+        coefficients. ``"auto"`` follows the public ratio of data to noise.
+    noise_multiplier : float or None, default=None
+        Standard deviation > 0 of a gradient's noise over ``clip_norm``, instead of ``epsilon``
+        (pass ``epsilon=None``); the report then accounts for what was spent.
+
+    Attributes
+    ----------
+    intercept_ : ndarray
+        Posterior mean of the intercepts; zero without ``fit_intercept``.
+    covariance_ : ndarray of shape (n_parameters, n_parameters)
+        Posterior covariance, in the order of ``parameter_names_``.
+    noise_multiplier_ : float
+        Standard deviation of a gradient's noise over the bound on one record.
+    clip_norm_, data_norm_, sampling_rate_ : float
+        The values used; ``data_norm_`` is infinite where bounds are declared and no norm is.
+    bounds_ : ndarray of shape (n_features, 2)
+        Bounds of the columns, where they were declared.
+    column_scale_ : ndarray of shape (n_features,)
+        Deviation of each column, as it was released, or half the width of its bounds.
+    prior_scale_ : float or ndarray of shape (n_blocks,)
+        The prior scale, or its posterior median where it was inferred, of each block in the order
+        in which labels first occur.
+    prior_scale_interval_ : tuple of two float or ndarray
+        Percentiles 5 and 95 of its posterior; twice the value where it was given.
+    """
 
     _takes_sparse: ClassVar[bool] = True
     _takes_bounds: ClassVar[bool] = True
@@ -422,7 +493,7 @@ def check_sparse(facts: PublicFacts, secure: bool) -> None:
     """Refuse what sparse rows are not taken with."""
     if facts.sparse and (facts.persons is not None or secure):
         raise ValueError(
-            "Expected dense rows with unit='group' or secure=True, got a sparse X: use X.toarray()."
+            "Expected dense rows with persons or secure=True, got a sparse X: use X.toarray()."
         )
 
 

@@ -34,6 +34,7 @@ from skdp.models import perceptron as networks
 from skdp.privacy.report import PrivacyReport
 from skdp.relations import Relation, check_relation
 from skdp.rows.lazy_rows import in_chunks
+from skdp.rows.persons import IN_WORDS
 
 
 class OneEpoch(PublicFacts):
@@ -57,7 +58,7 @@ class NetworkEstimator(PosteriorDraws, NetworkParameters):
         y : array-like of shape (n_samples,) or (n_samples, n_targets), or None, default=None
             Class labels, labels 0 and 1, or targets; None where a dataset has them.
         groups : array-like of shape (n_samples,) or None, default=None
-            With ``unit="group"``: the person whose row it is, as any label.
+            With ``unit=Persons(...)``: the person whose row it is, as any label.
         sample_weight : array-like of shape (n_samples,) or None, default=None
             Weights of rows in [0, ``max_sample_weight``], by which their clipped gradients are
             multiplied. They are as private as the rows.
@@ -143,7 +144,7 @@ class NetworkEstimator(PosteriorDraws, NetworkParameters):
         """Refuse to go on from a fit that protects others."""
         now, remedy = self._relation, "statements about different neighbours do not add up"
         if before.unit != now.unit:
-            as_before = f"{before.unit!r} as in the fit that this one goes on from"
+            as_before = f"{IN_WORDS[before.unit]} as in the fit that this one goes on from"
             raise expected(as_before, remedy, unit=now.unit)
         if before != now:
             as_before = f"{before.of_rows!r} as in the fit that this one goes on from"

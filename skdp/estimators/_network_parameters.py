@@ -54,24 +54,6 @@ class NetworkParameters(WithParts, ProtectedUnit, WeightedRows):
 
     Parameters
     ----------
-    delta : float, default=1e-5
-        δ in (0, 1); should be well below 1/n.
-    neighboring_relation : {"zero_out", "add_or_remove_one", "replace_one"}, default="zero_out"
-        Who is a neighbour. Under ``"add_or_remove_one"`` the number of rows is private and
-        ``n_samples`` must be given.
-    unit : {"row", "group"}, default="row"
-        The privacy unit: a row, or a person with all of its rows, given to `fit` as ``groups``;
-        see the guide page on rows and people.
-    n_groups : int or None, default=None
-        Public number ≥ 1 of persons; needed with ``unit="group"``.
-    rows_per_group : float or None, default=None
-        Public mean number ≥ 1 of rows of a person. None is ``n_samples / n_groups``, else 5.
-    group_clip : float or "auto", default="auto"
-        Bound > 0 on a person's clipped share over that on one row's. ``"auto"`` is
-        √((3 rows_per_group + 1)/4).
-    max_rows_per_group : int or None, default=None
-        Rows ≥ 1 of a person that take part, at most; which ones does not depend on other rows.
-        None is all.
     hidden_layer_sizes : tuple of int, default=(100,)
         Neurons of the hidden layers; ``()`` is a linear model.
     activation : {"tanh", "relu", "gelu", "logistic", "identity"}, default="tanh"
@@ -114,8 +96,6 @@ class NetworkParameters(WithParts, ProtectedUnit, WeightedRows):
         Run the network in bfloat16; norms, sums and noise stay in full precision.
     device : str, torch.device or None, default=None
         Where to train, e.g. ``"cuda"``; None is where the module's parameters are.
-    max_sample_weight : float, default=1.0
-        Public bound > 0 of ``sample_weight``; the noise is for rows of this weight.
     secure : bool, default=False
         Of the perceptron, with the default loss: integers in place of the rounding of floats in
         gradients, sums and noise, which is discrete. The guarantee then no longer treats
@@ -129,40 +109,23 @@ class NetworkParameters(WithParts, ProtectedUnit, WeightedRows):
         own, and calls that go on from an earlier one take none. See the guide page on long runs.
     every : int, default=50
         Number ≥ 1 of steps from one checkpoint to the next.
-    n_samples : int or None, default=None
-        Public number of rows, from which rates and step sizes are computed. None reads it from X
-        and says so in the report. Where it is public, below half and above three times that of X
-        are refused.
-    random_state : int, RandomState instance or None, default=None
-        None keys the noise from the operating system. A seed makes the fit repeatable and its
-        guarantee void: the report says ``valid=False``.
-    verbose : int, default=0
-        Above 0, a progress bar over the steps (needs tqdm). Callbacks of scikit-learn, where the
-        version has them, work too: they get the steps and no data.
 
     Attributes
     ----------
-    parameter_names_ : list of str
-        Names of the columns of `sample_posterior`.
     n_iter_ : int
         Number of noisy steps taken, in all releases that ``privacy_`` states.
     privacy_ : PrivacyReport
         The privacy statement.
-    diagnostics_ : tuple of str
-        Doubts about the fit that released values raise; each was a `FitWarning`.
     public_scores_ : list of (int, float)
         Steps and scores on ``X_public``; empty without it. Scores on training rows are never kept:
         they are not private.
-    n_features_in_ : int
-        Number of features.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
-        Feature names, where X had any.
 
     Notes
     -----
-    With ``unit="group"`` each row's gradient is clipped as ever, and a person contributes the sum
-    over its rows, clipped to ``group_clip`` times ``clip_norm``; it is persons who are sampled.
-    Batches, ``n_samples`` and step sizes count rows: ``n_groups`` times ``rows_per_group``.
+    With ``unit=Persons(...)`` each row's gradient is clipped as ever, and a person contributes the
+    sum over its rows, clipped to the ``clip`` of `Persons` times ``clip_norm``; it is persons who
+    are sampled. Batches, ``n_samples`` and step sizes count rows: ``n_groups`` times
+    ``rows_per_group``.
     """
 
     epsilon: float | None = 1.0

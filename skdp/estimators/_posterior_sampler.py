@@ -34,7 +34,7 @@ from skdp.models.likelihoods import LogConcave
 from skdp.privacy.budget import Budget
 from skdp.rows.bounded_sum import MAX_ROWS
 from skdp.rows.clipping import row_bound
-from skdp.rows.persons import PersonUnit
+from skdp.rows.persons import Persons, PersonUnit
 
 SAMPLERS = ("auto", "langevin", ops.SAMPLER)
 
@@ -63,19 +63,6 @@ class PosteriorSampler(PaidSamples, ProtectedUnit, PrivateEstimator):
     neighboring_relation : {"zero_out", "add_or_remove_one", "replace_one"}, default="zero_out"
         Who is a neighbour. Under ``"add_or_remove_one"`` the number of rows is private and
         ``n_samples`` must be given.
-    unit : {"row", "group"}, default="row"
-        The privacy unit: a row, or a person with all of its rows, given to `fit` as ``groups``;
-        see the guide page on rows and people.
-    n_groups : int or None, default=None
-        Public number ≥ 1 of persons; needed with ``unit="group"``.
-    rows_per_group : float or None, default=None
-        Public mean number ≥ 1 of rows of a person. None is ``n_samples / n_groups``, else 5.
-    group_clip : float or "auto", default="auto"
-        k₀ > 0: rows of a person of k rows have weight min(1, k₀/k). ``"auto"`` is
-        ``rows_per_group``.
-    max_rows_per_group : int or None, default=None
-        Rows ≥ 1 of a person that take part, at most; which ones does not depend on other rows.
-        None is all.
     n_posterior_samples : int, default=1
         Number k ≥ 1 of posterior samples, which share the budget. More samples show more of the
         posterior, and each is of a flatter one.
@@ -136,8 +123,6 @@ class PosteriorSampler(PaidSamples, ProtectedUnit, PrivateEstimator):
         Passes of the Langevin sampler; 1 for an exact one, whose work is not shown.
     privacy_ : PrivacyReport
         The privacy statement of this fit.
-    diagnostics_ : tuple of str
-        Doubts about the fit that released values raise; each was a `FitWarning`.
     n_features_in_ : int
         Number of features.
     feature_names_in_ : ndarray of shape (n_features_in_,)
@@ -145,12 +130,12 @@ class PosteriorSampler(PaidSamples, ProtectedUnit, PrivateEstimator):
 
     Notes
     -----
-    With ``unit="group"`` the k rows of a person enter with the weight min(1, k₀/k) each: a clipped
-    sum of a person's scores would be the gradient of no convex function, on which both guarantees
-    rest. k₀ is ``group_clip``; ``"auto"`` is ``rows_per_group`` here, and not its root, and never
-    more than ``max_rows_per_group``. A person moves gradients and the range of the potential k₀
-    times as far as a row. Langevin takes full batches, for data sets of at most ``n_groups``
-    persons: more are refused, and the refusal tells that there are more.
+    With ``unit=Persons(...)`` the k rows of a person enter with the weight min(1, k₀/k) each: a
+    clipped sum of a person's scores would be the gradient of no convex function, on which both
+    guarantees rest. k₀ is ``clip``; ``"auto"`` is ``rows_per_group`` here, and not its root, and
+    never more than ``max_rows``. A person moves gradients and the range of the potential k₀ times
+    as far as a row. Langevin takes full batches, for data sets of at most ``n_groups`` persons:
+    more are refused, and the refusal tells that there are more.
 
     References
     ----------
@@ -186,11 +171,11 @@ class PosteriorSampler(PaidSamples, ProtectedUnit, PrivateEstimator):
     def _prepared(self, plan: FitPlan, records: Records) -> Callable[..., Any]:
         rows, starts = len(records.X), records.starts
         if (rows if starts is None else len(starts) - 1) > plan.config.most_records:
-            name, what = ("n_samples", "rows") if starts is None else ("n_groups", "persons")
+            persons, what = plan.facts.persons, "rows" if starts is None else "persons"
             raise expected(
                 f"at least the number of {what}",
                 f"the certificate of the Langevin sampler holds for that many {what} at most",
-                **{name: getattr(self, name)},
+                **{"n_groups": persons.n_groups} if persons else {"n_samples": self.n_samples},
             )
         return plan.config.run
 
@@ -216,7 +201,7 @@ class PosteriorSampler(PaidSamples, ProtectedUnit, PrivateEstimator):
             Passes ≥ 1 to show; None is twice what `fit` makes, so that the second half shows what
             the first was heading for.
         groups : array-like of shape (n_samples,) or None, default=None
-            With ``unit="group"``: the person whose row it is, as any label.
+            With ``unit=Persons(...)``: the person whose row it is, as any label.
 
         Returns
         -------
@@ -286,7 +271,8 @@ class PosteriorSampler(PaidSamples, ProtectedUnit, PrivateEstimator):
 
     def _person_weight(self, persons: PersonUnit) -> float:
         """k₀: what the rows of a person weigh together, at most."""
-        weight = number_or_auto(persons.rows_per_group, group_clip=self.group_clip)
+        assert isinstance(self.unit, Persons)
+        weight = number_or_auto(persons.rows_per_group, clip=self.unit.clip)
         return min(weight, persons.most_rows or weight)
 
     def _person_bound(self, persons: PersonUnit) -> str:
@@ -342,7 +328,7 @@ class PosteriorSampler(PaidSamples, ProtectedUnit, PrivateEstimator):
         batch_size = integer_or_auto(0, batch_size=self.batch_size) or None
         n_rows, persons = facts.rows, facts.persons
         if not self._relation.n_is_public and (batch_size or n_rows) < n_rows:
-            where = "under 'add_or_remove_one'" if persons is None else "with unit='group'"
+            where = "under 'add_or_remove_one'" if persons is None else "with persons"
             remedy = "a fixed partition does not survive adding a record"
             raise expected(f"'auto' {where}", remedy, batch_size=batch_size)
         return langevin.configure(

@@ -15,7 +15,49 @@ from skdp.fitting.validate import expected, in_range, is_real
 
 @dataclass(eq=False, repr=False)
 class WeightedRows(PrivateEstimator):
-    """A fit that takes weights of rows, up to a bound."""
+    """A fit that takes weights of rows, up to a bound.
+
+    Parameters
+    ----------
+    delta : float, default=1e-5
+        δ in (0, 1); should be well below 1/n.
+    neighboring_relation : {"zero_out", "add_or_remove_one", "replace_one"}, default="zero_out"
+        Who is a neighbour. Under ``"add_or_remove_one"`` the number of rows is private and
+        ``n_samples`` must be given.
+    max_sample_weight : float, default=1.0
+        Public bound > 0 of ``sample_weight``; the noise is for rows of this weight.
+    secure : bool, default=False
+        Round each record's share to a grid, sum integers exactly and add exact discrete Gaussian
+        noise: the guarantee then no longer treats floating-point sums and noise as exact. Full
+        batches only; slower, and as accurate. See docs/privacy.md, section 8.
+    n_samples : int or None, default=None
+        Public number of rows, from which rates and step sizes are computed. None reads it from X
+        and says so in the report. Where it is public, below half and above three times that of X
+        are refused.
+    random_state : int, RandomState instance or None, default=None
+        None keys the noise from the operating system. A seed makes the fit repeatable and its
+        guarantee void: the report says ``valid=False``.
+    verbose : int, default=0
+        Above 0, a progress bar over the steps (needs tqdm). Callbacks of scikit-learn, where the
+        version has them, work too: they get the steps and no data.
+    epsilon : float or None, default=1.0
+        ε > 0. ``float("inf")`` is the ordinary, non-private fit. None with ``noise_multiplier``.
+    accountant : {"auto", "gdp", "pld", "rdp"}, default="auto"
+        See `skdp.privacy.epsilon`.
+
+    Attributes
+    ----------
+    parameter_names_ : list of str
+        Names of the columns of `sample_posterior`.
+    n_iter_ : int
+        Number of noisy gradients, or of passes at most.
+    privacy_ : PrivacyReport
+        The privacy statement of this fit.
+    n_features_in_ : int
+        Number of features.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Feature names, where X had any.
+    """
 
     _: KW_ONLY
     max_sample_weight: float = 1.0
@@ -35,7 +77,7 @@ class WeightedRows(PrivateEstimator):
         y : array-like of shape (n_samples,)
             Class labels or targets.
         groups : array-like of shape (n_samples,) or None, default=None
-            With ``unit="group"``: the person whose row it is, as any label.
+            With ``unit=Persons(...)``: the person whose row it is, as any label.
         sample_weight : array-like of shape (n_samples,) or None, default=None
             Weights of rows in [0, ``max_sample_weight``], by which their clipped terms are
             multiplied in every sum: one of weight 2 counts as two rows. As private as the rows.
@@ -61,7 +103,23 @@ class WeightedRows(PrivateEstimator):
 
 @dataclass(eq=False, repr=False)
 class WeightedClasses(WeightedRows):
-    """A fit of classes that takes weights of these too."""
+    """A fit of classes that takes weights of these too.
+
+    Parameters
+    ----------
+    classes : array-like of shape (n_classes,) or None, default=None
+        The class labels, as a declared public fact. None reads them from y and says so in the
+        report.
+    class_weight : dict or None, default=None
+        Public weights ≥ 0 of classes, 1 for those that are not named; each row's clipped terms are
+        multiplied by that of its class. The noise is for the largest, so it gives balance at
+        the cost of noise. ``"balanced"`` is refused: the shares of classes are private.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+        Class labels.
+    """
 
     _: KW_ONLY
     class_weight: Any = None

@@ -36,6 +36,7 @@ from skdp.algorithms.noise_aware.glm import GLMConfig
 from skdp.algorithms.parts.prior_scales import HYPERPRIOR_SCALE
 from skdp.algorithms.private_edges import AtDeclared, AtEdges, PrivateEdgesConfig, bins_told
 from skdp.estimators._bounds import is_robust
+from skdp.estimators._documented import documented
 from skdp.estimators._linear import NormalClassifier, parts_of
 from skdp.fitting.estimator import PrivateEstimator
 from skdp.fitting.plan import FitPlan, PublicFacts
@@ -454,51 +455,10 @@ def _critical(root: np.ndarray, level: float) -> float:
 
 @dataclass(eq=False, repr=False)
 class AdditiveParameters(AdditiveModel):
-    """Parameters of all additive models."""
-
-    epsilon: float | None = 1.0
-    delta: float = 1e-5
-    _: KW_ONLY
-    bounds: Any = None
-    edges: Any = AUTO
-    categories: Any = None
-    pairs: Any = None
-    n_bins: int = 32
-    edges_share: float = 0.1
-    neighboring_relation: str = "zero_out"
-    robust: bool | str = "auto"
-    accountant: str = "auto"
-    noise_multiplier: float | None = None
-    secure: bool = False
-    n_samples: int | None = None
-    random_state: Any = None
-    verbose: int = 0
-
-
-@dataclass(eq=False, repr=False)
-class DPAdditiveClassifier(AdditiveParameters, NormalClassifier):
-    """Additive logistic regression: a private curve per feature, with bands.
-
-    The log-odds are an intercept and one curve per column. A number's curve is a linear trend and
-    waves over public bins, a category's one effect per level. The scales of trends, waves and
-    levels are learned from the same releases, and there are only as many waves as the number of
-    rows and the budget let one learn, so that little is lost where curves are straight lines or
-    rows are few. The posterior is noise-aware, as in `DPVariationalLogisticRegression`.
-
-    **Privacy.** `fit` is (epsilon, delta)-differentially private under ``neighboring_relation``:
-    curves, bands, every prediction and every posterior sample together. The unit is a row, or with
-    ``unit="group"`` a person with all of its rows. Bounds, levels and pairs are declared; edges are
-    declared, or part of what is released. No row is ever clipped: the norm of a row of bins has a
-    public bound. The guarantee covers one fit; it is conditional on the public facts listed in
-    ``privacy_.inferred_public_facts``, is *not* one for a seeded fit, and without ``secure`` treats
-    floating-point Gaussian noise as exact.
+    """Parameters of all additive models.
 
     Parameters
     ----------
-    epsilon : float or None, default=1.0
-        ε > 0. ``float("inf")`` is the ordinary, non-private fit. None with ``noise_multiplier``.
-    delta : float, default=1e-5
-        δ in (0, 1); should be well below 1/n.
     bounds : dict, or pair, or sequence of pairs, or None, default=None
         Public lower and upper bound of columns of numbers, by name or by position, a pair for all
         or one per column. Values beyond count as the bound. Every column of X is in ``bounds``,
@@ -520,61 +480,17 @@ class DPAdditiveClassifier(AdditiveParameters, NormalClassifier):
     edges_share : float, default=0.1
         Share in (0, 1) of the squared GDP budget that private edges take. With
         ``noise_multiplier``, they are charged for beside it, in this proportion.
-    neighboring_relation : {"zero_out", "add_or_remove_one", "replace_one"}, default="zero_out"
-        Who is a neighbour. Under ``"add_or_remove_one"`` the number of rows is private and
-        ``n_samples`` must be given.
-    unit : {"row", "group"}, default="row"
-        The privacy unit: a row, or a person with all of its rows, given to `fit` as ``groups``;
-        see the guide page on rows and people.
-    n_groups : int or None, default=None
-        Public number ≥ 1 of persons; needed with ``unit="group"``.
-    rows_per_group : float or None, default=None
-        Public mean number ≥ 1 of rows of a person. None is ``n_samples / n_groups``, else 5.
-    group_clip : float or "auto", default="auto"
-        Bound > 0 on a person's clipped share over that on one row's. ``"auto"`` is
-        √((3 rows_per_group + 1)/4).
-    max_rows_per_group : int or None, default=None
-        Rows ≥ 1 of a person that take part, at most; which ones does not depend on other rows.
-        None is all.
     robust : bool or "auto", default="auto"
         Report the sandwich covariance, for which the scatter of the scores is released too.
-        ``"auto"`` is True with ``unit="group"`` of two classes, and False else.
-    accountant : {"auto", "gdp", "pld", "rdp"}, default="auto"
-        See `skdp.privacy.epsilon`.
+        ``"auto"`` is True with ``unit=Persons(...)``, and False else.
     noise_multiplier : float or None, default=None
         Standard deviation > 0 of a gradient's noise over ``clip_norm``, instead of ``epsilon``
         (pass ``epsilon=None``); the report then accounts for what was spent.
-    classes : array-like of shape (n_classes,) or None, default=None
-        The class labels, as a declared public fact. None reads them from y and says so in the
-        report.
-    class_weight : dict or None, default=None
-        Public weights ≥ 0 of classes, 1 for those that are not named; each row's clipped terms are
-        multiplied by that of its class. The noise is for the largest, so it gives balance at
-        the cost of noise. ``"balanced"`` is refused: the shares of classes are private.
-    max_sample_weight : float, default=1.0
-        Public bound > 0 of ``sample_weight``; the noise is for rows of this weight.
-    secure : bool, default=False
-        Round each record's share to a grid, sum integers exactly and add exact discrete Gaussian
-        noise: the guarantee then no longer treats floating-point sums and noise as exact. Full
-        batches only; slower, and as accurate. See docs/privacy.md, section 8.
-    n_samples : int or None, default=None
-        Public number of rows, from which rates and step sizes are computed. None reads it from X
-        and says so in the report. Where it is public, below half and above three times that of X
-        are refused.
-    random_state : int, RandomState instance or None, default=None
-        None keys the noise from the operating system. A seed makes the fit repeatable and its
-        guarantee void: the report says ``valid=False``.
-    verbose : int, default=0
-        Above 0, a progress bar over the steps (needs tqdm). Callbacks of scikit-learn, where the
-        version has them, work too: they get the steps and no data.
-
 
     Attributes
     ----------
     edges_ : dict of str to ndarray
         Edges of the bins of each column of numbers, declared or released.
-    classes_ : ndarray of shape (n_classes,)
-        Class labels.
     feature_importance_ : ndarray of shape (n_features_in_ + n_pairs,)
         Root mean square effect of each declared column over its bins or levels, and of each pair
         over its cells.
@@ -582,33 +498,73 @@ class DPAdditiveClassifier(AdditiveParameters, NormalClassifier):
         Its percentiles 5 and 95.
     feature_importance_names_ : list of str
         Names of the declared columns and of the pairs, in this order.
+    covariance_ : ndarray of shape (n_parameters, n_parameters)
+        Posterior covariance, in the order of ``parameter_names_``.
+    noise_multiplier_ : float
+        Standard deviation of a gradient's noise over the bound on one record.
+    prior_scale_ : float or ndarray of shape (n_blocks,)
+        Posterior median of the prior scales.
+    prior_scale_interval_ : tuple of two float or ndarray
+        Percentiles 5 and 95 of their posterior.
+    n_features_in_ : int
+        Number of columns of X.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Names of the columns, where X had any.
+    """
+
+    epsilon: float | None = 1.0
+    delta: float = 1e-5
+    _: KW_ONLY
+    bounds: Any = None
+    edges: Any = AUTO
+    categories: Any = None
+    pairs: Any = None
+    n_bins: int = 32
+    edges_share: float = 0.1
+    neighboring_relation: str = "zero_out"
+    robust: bool | str = "auto"
+    accountant: str = "auto"
+    noise_multiplier: float | None = None
+    secure: bool = False
+    n_samples: int | None = None
+    random_state: Any = None
+    verbose: int = 0
+
+
+@documented
+@dataclass(eq=False, repr=False)
+class DPAdditiveClassifier(AdditiveParameters, NormalClassifier):
+    """Additive logistic regression: a private curve per feature, with bands.
+
+    The log-odds are an intercept and one curve per column. A number's curve is a linear trend and
+    waves over public bins, a category's one effect per level. The scales of trends, waves and
+    levels are learned from the same releases, and there are only as many waves as the number of
+    rows and the budget let one learn, so that little is lost where curves are straight lines or
+    rows are few. The posterior is noise-aware, as in `DPVariationalLogisticRegression`.
+
+    **Privacy.** `fit` is (epsilon, delta)-differentially private under ``neighboring_relation``:
+    curves, bands, every prediction and every posterior sample together. The ``unit`` is a row, or a
+    person with all of its rows. Bounds, levels and pairs are declared; edges are declared, or part
+    of what is released. No row is ever clipped: the norm of a row of bins has a public bound. The
+    guarantee covers one fit; it is conditional on the public facts listed in
+    ``privacy_.inferred_public_facts``, is *not* one for a seeded fit, and without ``secure`` treats
+    floating-point Gaussian noise as exact.
+
+    Parameters
+    ----------
+    robust : bool or "auto", default="auto"
+        Report the sandwich covariance, for which the scatter of the scores is released too.
+        ``"auto"`` is True with ``unit=Persons(...)`` of two classes, and False else.
+
+    Attributes
+    ----------
     coef_ : ndarray
         Posterior mean of the coefficients of trends, waves and levels, (1, n_parameters - 1), or a
         row per class for more than two.
     intercept_ : ndarray
         Posterior mean of the intercepts.
-    covariance_ : ndarray of shape (n_parameters, n_parameters)
-        Posterior covariance, in the order of ``parameter_names_``.
-    parameter_names_ : list of str
-        Names of the columns of `sample_posterior`.
-    n_iter_ : int
-        Number of noisy gradients, or of passes at most.
-    noise_multiplier_ : float
-        Standard deviation of a gradient's noise over the bound on one record.
     clip_norm_, data_norm_, sampling_rate_ : float
         The values used; ``data_norm_`` is the largest norm that a row can have.
-    prior_scale_ : float or ndarray of shape (n_blocks,)
-        Posterior median of the prior scales.
-    prior_scale_interval_ : tuple of two float or ndarray
-        Percentiles 5 and 95 of their posterior.
-    privacy_ : PrivacyReport
-        The privacy statement of this fit.
-    diagnostics_ : tuple of str
-        Doubts about the fit that released values raise; each was a `FitWarning`.
-    n_features_in_ : int
-        Number of columns of X.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
-        Names of the columns, where X had any.
 
     See Also
     --------

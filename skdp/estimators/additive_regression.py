@@ -32,6 +32,7 @@ import numpy as np
 from skdp.algorithms import noise_aware_glm
 from skdp.algorithms.exact_line import HYPER_SCALE
 from skdp.algorithms.noise_aware.glm import SHARES
+from skdp.estimators._documented import documented
 from skdp.estimators.additive import AdditiveParameters
 from skdp.estimators.variational_poisson import NormalCounts
 from skdp.estimators.variational_regression import NormalRegressor
@@ -46,6 +47,7 @@ NUMBERS = Telling(2.4, 0.24, 1.0, 0.2)
 USUAL_RATE = 0.1  # of the largest count
 
 
+@documented
 @dataclass(eq=False, repr=False)
 class DPAdditiveRegressor(AdditiveParameters, NormalRegressor):
     """Additive regression of numbers: a private curve per feature, with bands.
@@ -58,129 +60,37 @@ class DPAdditiveRegressor(AdditiveParameters, NormalRegressor):
     `DPVariationalLinearRegression`, for which wide target bounds cost little.
 
     **Privacy.** `fit` is (epsilon, delta)-differentially private under ``neighboring_relation``:
-    curves, bands, every prediction and every posterior sample together. The unit is a row, or with
-    ``unit="group"`` a person with all of its rows. Bounds, levels and pairs are declared; edges are
-    declared, or part of what is released. No row is ever clipped: the norm of a row of bins has a
-    public bound. The guarantee covers one fit; it is conditional on the public facts listed in
+    curves, bands, every prediction and every posterior sample together. The ``unit`` is a row, or a
+    person with all of its rows. Bounds, levels and pairs are declared; edges are declared, or part
+    of what is released. No row is ever clipped: the norm of a row of bins has a public bound. The
+    guarantee covers one fit; it is conditional on the public facts listed in
     ``privacy_.inferred_public_facts``, is *not* one for a seeded fit, and without ``secure`` treats
     floating-point Gaussian noise as exact.
 
     Parameters
     ----------
-    epsilon : float or None, default=1.0
-        ε > 0. ``float("inf")`` is the ordinary, non-private fit. None with ``noise_multiplier``.
-    delta : float, default=1e-5
-        δ in (0, 1); should be well below 1/n.
-    bounds : dict, or pair, or sequence of pairs, or None, default=None
-        Public lower and upper bound of columns of numbers, by name or by position, a pair for all
-        or one per column. Values beyond count as the bound. Every column of X is in ``bounds``,
-        ``edges`` or ``categories``; where all three are None, numbers are in [-1, 1].
-    edges : {"auto", "private"}, or dict, or sequence, or None, default="auto"
-        Public ascending edges of the bins of columns of numbers, instead of bounds. ``"private"``
-        in the place of edges takes part of the budget to find them between the bounds of a column,
-        or of all columns that have bounds, so that about as many rows are in each bin: see Notes.
-        ``"auto"`` does so for ``bounds`` where number of rows and budget tell edges of 8 bins of
-        each; else, and with None, bins are of equal width.
-    categories : dict, or sequence, or None, default=None
-        Public levels of columns of categories, in the type that the column has: text or numbers.
-        Others share an effect with missing values.
-    pairs : list of pairs, or None, default=None
-        Public pairs of declared columns, named as they are declared, that may interact. A pair gets
-        as many products of trends, waves and levels as rows and budget let one learn, or none.
-    n_bins : int, default=32
-        Bins ≥ 2 of equal width between bounds; between private edges, at most so many.
-    edges_share : float, default=0.1
-        Share in (0, 1) of the squared GDP budget that private edges take. With
-        ``noise_multiplier``, they are charged for beside it, in this proportion.
-    neighboring_relation : {"zero_out", "add_or_remove_one", "replace_one"}, default="zero_out"
-        Who is a neighbour. Under ``"add_or_remove_one"`` the number of rows is private and
-        ``n_samples`` must be given.
-    unit : {"row", "group"}, default="row"
-        The privacy unit: a row, or a person with all of its rows, given to `fit` as ``groups``;
-        see the guide page on rows and people.
-    n_groups : int or None, default=None
-        Public number ≥ 1 of persons; needed with ``unit="group"``.
-    rows_per_group : float or None, default=None
-        Public mean number ≥ 1 of rows of a person. None is ``n_samples / n_groups``, else 5.
-    group_clip : float or "auto", default="auto"
-        Bound > 0 on a person's clipped share over that on one row's. ``"auto"`` is
-        √((3 rows_per_group + 1)/4).
-    max_rows_per_group : int or None, default=None
-        Rows ≥ 1 of a person that take part, at most; which ones does not depend on other rows.
-        None is all.
     target_bounds : (float, float) or None, default=None
         Public bounds of the targets, to which they are clipped. None learns their scale first, as
         in `DPVariationalLinearRegression`.
-    robust : bool or "auto", default="auto"
-        Report the sandwich covariance, for which the scatter of the scores is released too.
-        ``"auto"`` is True with ``unit="group"``, and False else.
-    accountant : {"auto", "gdp", "pld", "rdp"}, default="auto"
-        See `skdp.privacy.epsilon`.
     noise_multiplier : float or None, default=None
         Standard deviation > 0 of the noise in a sum of residuals over the bound on one record,
         instead of ``epsilon`` (pass ``epsilon=None``); the report then accounts for what was spent.
-    max_sample_weight : float, default=1.0
-        Public bound > 0 of ``sample_weight``; the noise is for rows of this weight.
-    secure : bool, default=False
-        Round each record's share to a grid, sum integers exactly and add exact discrete Gaussian
-        noise: the guarantee then no longer treats floating-point sums and noise as exact. Slower,
-        and as accurate. See docs/privacy.md, section 8.
-    n_samples : int or None, default=None
-        Public number of rows, from which rates and step sizes are computed. None reads it from X
-        and says so in the report. Where it is public, below half and above three times that of X
-        are refused.
-    random_state : int, RandomState instance or None, default=None
-        None keys the noise from the operating system. A seed makes the fit repeatable and its
-        guarantee void: the report says ``valid=False``.
-    verbose : int, default=0
-        Above 0, a progress bar over the steps (needs tqdm). Callbacks of scikit-learn, where the
-        version has them, work too: they get the steps and no data.
-
 
     Attributes
     ----------
-    edges_ : dict of str to ndarray
-        Edges of the bins of each column of numbers, declared or released.
-    feature_importance_ : ndarray of shape (n_features_in_ + n_pairs,)
-        Root mean square effect of each declared column over its bins or levels, and of each pair
-        over its cells.
-    feature_importance_interval_ : ndarray of shape (2, n_features_in_ + n_pairs)
-        Its percentiles 5 and 95.
-    feature_importance_names_ : list of str
-        Names of the declared columns and of the pairs, in this order.
     coef_ : ndarray
         Posterior mean of the coefficients of trends, waves and levels, (n_parameters - 2,), in the
         unit of y.
     intercept_ : float
         Posterior mean of the intercept.
-    noise_scale_ : float
-        Posterior mean of the standard deviation σ of residuals, in the unit of y.
-    covariance_ : ndarray of shape (n_parameters, n_parameters)
-        Posterior covariance, in the order of ``parameter_names_``.
-    parameter_names_ : list of str
-        Names of the columns of `sample_posterior`.
-    n_iter_ : int
-        Number of noisy sums of residuals.
     noise_multiplier_ : float
         Standard deviation of the noise in one of them, over the bound on one record.
     clip_norm_ : float
         Residual, in the unit of y, to which residuals were clipped where the run ended.
     data_norm_ : float
         The largest norm that a row can have.
-    target_scale_ : float
-        Scale of the targets: half the width of their bounds, or what was released of it.
     prior_scale_ : float or ndarray of shape (n_blocks,)
         Posterior median of the prior scales, on the scale on which targets lie in [-1, 1].
-    prior_scale_interval_ : tuple of two float or ndarray
-        Percentiles 5 and 95 of their posterior.
-    privacy_ : PrivacyReport
-        The privacy statement of this fit.
-    diagnostics_ : tuple of str
-        Doubts about the fit that released values raise; each was a `FitWarning`.
-    n_features_in_ : int
-        Number of columns of X.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
-        Names of the columns, where X had any.
 
     See Also
     --------
@@ -255,6 +165,7 @@ class DPAdditiveRegressor(AdditiveParameters, NormalRegressor):
         return self._posterior.unit * super()._usual_scale(place)
 
 
+@documented
 @dataclass(eq=False, repr=False)
 class DPAdditivePoissonRegressor(AdditiveParameters, NormalCounts):
     """Additive Poisson regression: a private curve per feature, with bands.
@@ -267,122 +178,21 @@ class DPAdditivePoissonRegressor(AdditiveParameters, NormalCounts):
     have an exposure, such as a time or an area, given to `fit`.
 
     **Privacy.** `fit` is (epsilon, delta)-differentially private under ``neighboring_relation``:
-    curves, bands, every prediction and every posterior sample together. The unit is a row, or with
-    ``unit="group"`` a person with all of its rows. Bounds, levels and pairs are declared; edges are
-    declared, or part of what is released. No row is ever clipped: the norm of a row of bins has a
-    public bound. The guarantee covers one fit; it is conditional on the public facts listed in
+    curves, bands, every prediction and every posterior sample together. The ``unit`` is a row, or a
+    person with all of its rows. Bounds, levels and pairs are declared; edges are declared, or part
+    of what is released. No row is ever clipped: the norm of a row of bins has a public bound. The
+    guarantee covers one fit; it is conditional on the public facts listed in
     ``privacy_.inferred_public_facts``, is *not* one for a seeded fit, and without ``secure`` treats
     floating-point Gaussian noise as exact.
 
-    Parameters
-    ----------
-    epsilon : float or None, default=1.0
-        ε > 0. ``float("inf")`` is the ordinary, non-private fit. None with ``noise_multiplier``.
-    delta : float, default=1e-5
-        δ in (0, 1); should be well below 1/n.
-    bounds : dict, or pair, or sequence of pairs, or None, default=None
-        Public lower and upper bound of columns of numbers, by name or by position, a pair for all
-        or one per column. Values beyond count as the bound. Every column of X is in ``bounds``,
-        ``edges`` or ``categories``; where all three are None, numbers are in [-1, 1].
-    edges : {"auto", "private"}, or dict, or sequence, or None, default="auto"
-        Public ascending edges of the bins of columns of numbers, instead of bounds. ``"private"``
-        in the place of edges takes part of the budget to find them between the bounds of a column,
-        or of all columns that have bounds, so that about as many rows are in each bin: see Notes.
-        ``"auto"`` does so for ``bounds`` where number of rows and budget tell edges of 8 bins of
-        each; else, and with None, bins are of equal width.
-    categories : dict, or sequence, or None, default=None
-        Public levels of columns of categories, in the type that the column has: text or numbers.
-        Others share an effect with missing values.
-    pairs : list of pairs, or None, default=None
-        Public pairs of declared columns, named as they are declared, that may interact. A pair gets
-        as many products of trends, waves and levels as rows and budget let one learn, or none.
-    n_bins : int, default=32
-        Bins ≥ 2 of equal width between bounds; between private edges, at most so many.
-    edges_share : float, default=0.1
-        Share in (0, 1) of the squared GDP budget that private edges take. With
-        ``noise_multiplier``, they are charged for beside it, in this proportion.
-    neighboring_relation : {"zero_out", "add_or_remove_one", "replace_one"}, default="zero_out"
-        Who is a neighbour. Under ``"add_or_remove_one"`` the number of rows is private and
-        ``n_samples`` must be given.
-    unit : {"row", "group"}, default="row"
-        The privacy unit: a row, or a person with all of its rows, given to `fit` as ``groups``;
-        see the guide page on rows and people.
-    n_groups : int or None, default=None
-        Public number ≥ 1 of persons; needed with ``unit="group"``.
-    rows_per_group : float or None, default=None
-        Public mean number ≥ 1 of rows of a person. None is ``n_samples / n_groups``, else 5.
-    group_clip : float or "auto", default="auto"
-        Bound > 0 on a person's clipped share over that on one row's. ``"auto"`` is
-        √((3 rows_per_group + 1)/4).
-    max_rows_per_group : int or None, default=None
-        Rows ≥ 1 of a person that take part, at most; which ones does not depend on other rows.
-        None is all.
-    largest_count : float, default=100.0
-        Public bound > 0 of the counts, to which they, and predicted rates, are cut. Counts need not
-        be integers; negative ones are refused.
-    robust : bool or "auto", default="auto"
-        Report the sandwich covariance, for which the scatter of the scores is released too.
-        ``"auto"`` is True with ``unit="group"``, and False else.
-    accountant : {"auto", "gdp", "pld", "rdp"}, default="auto"
-        See `skdp.privacy.epsilon`.
-    noise_multiplier : float or None, default=None
-        Standard deviation > 0 of a gradient's noise over ``clip_norm``, instead of ``epsilon``
-        (pass ``epsilon=None``); the report then accounts for what was spent.
-    max_sample_weight : float, default=1.0
-        Public bound > 0 of ``sample_weight``; the noise is for rows of this weight.
-    secure : bool, default=False
-        Round each record's share to a grid, sum integers exactly and add exact discrete Gaussian
-        noise: the guarantee then no longer treats floating-point sums and noise as exact. Full
-        batches only; slower, and as accurate. See docs/privacy.md, section 8.
-    n_samples : int or None, default=None
-        Public number of rows, from which rates and step sizes are computed. None reads it from X
-        and says so in the report. Where it is public, below half and above three times that of X
-        are refused.
-    random_state : int, RandomState instance or None, default=None
-        None keys the noise from the operating system. A seed makes the fit repeatable and its
-        guarantee void: the report says ``valid=False``.
-    verbose : int, default=0
-        Above 0, a progress bar over the steps (needs tqdm). Callbacks of scikit-learn, where the
-        version has them, work too: they get the steps and no data.
-
-
     Attributes
     ----------
-    edges_ : dict of str to ndarray
-        Edges of the bins of each column of numbers, declared or released.
-    feature_importance_ : ndarray of shape (n_features_in_ + n_pairs,)
-        Root mean square effect of each declared column over its bins or levels, and of each pair
-        over its cells.
-    feature_importance_interval_ : ndarray of shape (2, n_features_in_ + n_pairs)
-        Its percentiles 5 and 95.
-    feature_importance_names_ : list of str
-        Names of the declared columns and of the pairs, in this order.
     coef_ : ndarray
         Posterior mean of the coefficients of trends, waves and levels, (n_parameters - 1,).
     intercept_ : ndarray of shape (1,)
         Posterior mean of the intercept.
-    covariance_ : ndarray of shape (n_parameters, n_parameters)
-        Posterior covariance, in the order of ``parameter_names_``.
-    parameter_names_ : list of str
-        Names of the columns of `sample_posterior`.
-    n_iter_ : int
-        Number of noisy gradients, or of passes at most.
-    noise_multiplier_ : float
-        Standard deviation of a gradient's noise over the bound on one record.
     clip_norm_, data_norm_, sampling_rate_ : float
         The values used; ``data_norm_`` is the largest norm that a row can have.
-    prior_scale_ : float or ndarray of shape (n_blocks,)
-        Posterior median of the prior scales.
-    prior_scale_interval_ : tuple of two float or ndarray
-        Percentiles 5 and 95 of their posterior.
-    privacy_ : PrivacyReport
-        The privacy statement of this fit.
-    diagnostics_ : tuple of str
-        Doubts about the fit that released values raise; each was a `FitWarning`.
-    n_features_in_ : int
-        Number of columns of X.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
-        Names of the columns, where X had any.
 
     See Also
     --------

@@ -51,10 +51,9 @@ class OPSPosteriorSampler(LinearClassifier, PosteriorSampler):
     of rejection is pure for ``delta=0`` and holds of the implemented law, on a public grid, given
     ideal random bits. *How long* rejection runs, and whether it is interrupted, depends on the data
     and is not covered: do not let those who see the samples see the clock, and set no time limit of
-    which they learn. The unit is a row, or with ``unit="group"`` a person with all of its rows. The
-    guarantee covers one fit; each further fit on the same rows is a further release. It is
-    conditional on the public facts listed in ``privacy_.inferred_public_facts``, and is *not* one
-    for a seeded fit.
+    which they learn. The ``unit`` is a row, or a person with all of its rows. The guarantee covers
+    one fit; each further fit on the same rows is a further release. It is conditional on the public
+    facts listed in ``privacy_.inferred_public_facts``, and is *not* one for a seeded fit.
 
     Parameters
     ----------
@@ -160,10 +159,9 @@ class OPSRegressor(R2Mixin, PosteriorSampler):
     of rejection is pure for ``delta=0`` and holds of the implemented law, on a public grid, given
     ideal random bits. *How long* rejection runs, and whether it is interrupted, depends on the data
     and is not covered: do not let those who see the samples see the clock, and set no time limit of
-    which they learn. The unit is a row, or with ``unit="group"`` a person with all of its rows. The
-    guarantee covers one fit; each further fit on the same rows is a further release. It is
-    conditional on the public facts listed in ``privacy_.inferred_public_facts``, and is *not* one
-    for a seeded fit.
+    which they learn. The ``unit`` is a row, or a person with all of its rows. The guarantee covers
+    one fit; each further fit on the same rows is a further release. It is conditional on the public
+    facts listed in ``privacy_.inferred_public_facts``, and is *not* one for a seeded fit.
 
     Parameters
     ----------

@@ -38,8 +38,6 @@ class DPSGD(NetworkEstimator):
 
     Parameters
     ----------
-    epsilon : float or None, default=1.0
-        ε > 0. ``float("inf")`` is the ordinary, non-private fit. None with ``noise_multiplier``.
     optimizer : {"adam", "sgd"}, class or callable, default="adam"
         ``"adam"`` has the known variance of the noise taken out of its second moment, ``"sgd"`` has
         momentum .9. Or a torch optimiser class, with ``optimizer__`` parameters, or a function from
@@ -56,8 +54,6 @@ class DPSGD(NetworkEstimator):
     noise_multiplier : float or None, default=None
         Standard deviation > 0 of the noise over the clipping norm, instead of ``epsilon`` (pass
         ``epsilon=None``); the report then accounts for what was spent.
-    accountant : {"auto", "gdp", "pld", "rdp"}, default="auto"
-        See `skdp.privacy.epsilon`.
     warm_start : bool, default=False
         Let `fit` go on from the previous solution.
 
@@ -142,11 +138,11 @@ class DPSGDClassifier(NetworkClassifier, DPSGD):
     per-record gradients (DP-SGD), at about the cost of ordinary SGD.
 
     **Privacy.** `fit` is (epsilon, delta)-differentially private under ``neighboring_relation``:
-    weights, predictions and samples together. The unit is a row, or with ``unit="group"`` a person
-    with all of its rows. `partial_fit`, and `fit` with ``warm_start``, release more about rows that
-    they may have seen before: ``privacy_`` then states the composition of all releases so far. It
-    is conditional on the public facts listed in ``privacy_.inferred_public_facts``, is *not* a
-    guarantee for a seeded fit, and without ``secure`` treats floating-point arithmetic as exact.
+    weights, predictions and samples together. The ``unit`` is a row, or a person with all of its
+    rows. `partial_fit`, and `fit` with ``warm_start``, release more about rows that they may have
+    seen before: ``privacy_`` then states the composition of all releases so far. It is conditional
+    on the public facts listed in ``privacy_.inferred_public_facts``, is *not* a guarantee for a
+    seeded fit, and without ``secure`` treats floating-point arithmetic as exact.
 
     Examples
     --------
@@ -186,7 +182,7 @@ class DPSGDClassifier(NetworkClassifier, DPSGD):
         classes : array-like of shape (n_classes,) or None, default=None
             All class labels, in the first call, where the parameter ``classes`` is None.
         groups : array-like of shape (n_samples,) or None, default=None
-            With ``unit="group"``: the person whose row it is, as any label.
+            With ``unit=Persons(...)``: the person whose row it is, as any label.
         sample_weight : array-like of shape (n_samples,) or None, default=None
             Weights of rows, as in `fit`.
 
@@ -210,11 +206,11 @@ class DPSGDRegressor(NetworkRegressor, DPSGD):
     per-record gradients (DP-SGD), at about the cost of ordinary SGD.
 
     **Privacy.** `fit` is (epsilon, delta)-differentially private under ``neighboring_relation``:
-    weights, predictions and samples together. The unit is a row, or with ``unit="group"`` a person
-    with all of its rows. `partial_fit`, and `fit` with ``warm_start``, release more about rows that
-    they may have seen before: ``privacy_`` then states the composition of all releases so far. It
-    is conditional on the public facts listed in ``privacy_.inferred_public_facts``, is *not* a
-    guarantee for a seeded fit, and without ``secure`` treats floating-point arithmetic as exact.
+    weights, predictions and samples together. The ``unit`` is a row, or a person with all of its
+    rows. `partial_fit`, and `fit` with ``warm_start``, release more about rows that they may have
+    seen before: ``privacy_`` then states the composition of all releases so far. It is conditional
+    on the public facts listed in ``privacy_.inferred_public_facts``, is *not* a guarantee for a
+    seeded fit, and without ``secure`` treats floating-point arithmetic as exact.
 
     Examples
     --------
@@ -251,7 +247,7 @@ class DPSGDRegressor(NetworkRegressor, DPSGD):
         y : array-like of shape (n_samples,) or (n_samples, n_targets), or None, default=None
             As in `fit`.
         groups : array-like of shape (n_samples,) or None, default=None
-            With ``unit="group"``: the person whose row it is, as any label.
+            With ``unit=Persons(...)``: the person whose row it is, as any label.
         sample_weight : array-like of shape (n_samples,) or None, default=None
             Weights of rows, as in `fit`.
 

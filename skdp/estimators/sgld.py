@@ -181,10 +181,10 @@ class DPSGLDClassifier(NetworkClassifier, DPSGLD):
     temperature. Predictions are averaged over the iterates kept after burn-in.
 
     **Privacy.** `fit` is (epsilon, delta)-differentially private under ``neighboring_relation``:
-    all iterates, predictions and samples together, whether or not the chain has converged. The unit
-    is a row, or with ``unit="group"`` a person with all of its rows. The guarantee is conditional
-    on the public facts listed in ``privacy_.inferred_public_facts``, is *not* one for a seeded fit,
-    and without ``secure`` treats floating-point arithmetic as exact.
+    all iterates, predictions and samples together, whether or not the chain has converged. The
+    ``unit`` is a row, or a person with all of its rows. The guarantee is conditional on the public
+    facts listed in ``privacy_.inferred_public_facts``, is *not* one for a seeded fit, and without
+    ``secure`` treats floating-point arithmetic as exact.
 
     Examples
     --------
@@ -230,10 +230,10 @@ class DPSGLDRegressor(NetworkRegressor, DPSGLD):
     temperature. Predictions are averaged over the iterates kept after burn-in.
 
     **Privacy.** `fit` is (epsilon, delta)-differentially private under ``neighboring_relation``:
-    all iterates, predictions and samples together, whether or not the chain has converged. The unit
-    is a row, or with ``unit="group"`` a person with all of its rows. The guarantee is conditional
-    on the public facts listed in ``privacy_.inferred_public_facts``, is *not* one for a seeded fit,
-    and without ``secure`` treats floating-point arithmetic as exact.
+    all iterates, predictions and samples together, whether or not the chain has converged. The
+    ``unit`` is a row, or a person with all of its rows. The guarantee is conditional on the public
+    facts listed in ``privacy_.inferred_public_facts``, is *not* one for a seeded fit, and without
+    ``secure`` treats floating-point arithmetic as exact.
 
     Examples
     --------

@@ -52,10 +52,10 @@ class DPVariationalModel(GaussianDraws, ModelEstimator):
     gradients). The prior's gradient is exact and never clipped.
 
     **Privacy.** `fit` is (epsilon, delta)-differentially private under ``neighboring_relation``:
-    the posterior, every posterior sample and every score of public rows together. The unit is a
-    row, or with ``unit="group"`` a person with all of its rows. The guarantee covers one fit; each
-    further fit on the same rows is a further release. It is conditional on the public facts listed
-    in ``privacy_.inferred_public_facts``, on ``log_likelihood`` being a function of its arguments
+    the posterior, every posterior sample and every score of public rows together. The ``unit`` is a
+    row, or a person with all of its rows. The guarantee covers one fit; each further fit on the
+    same rows is a further release. It is conditional on the public facts listed in
+    ``privacy_.inferred_public_facts``, on ``log_likelihood`` being a function of its arguments
     alone that keeps nothing, is *not* one for a seeded fit, and treats floating-point Gaussian
     noise as exact.
 
@@ -102,11 +102,11 @@ class DPVariationalModel(GaussianDraws, ModelEstimator):
     -----
     A record at which the function fails, or whose gradient is not finite, contributes nothing.
 
-    With ``unit="group"`` a person contributes the sum of its rows' gradients, clipped to
-    ``group_clip`` times ``clip_norm``, and it is persons who are sampled; a person's share of the
-    curvature is at most that of ``rows_per_group`` rows. Rows of a person vary together: a few
-    releases measure by how much the sum of gradients varies more than it would if they did not, and
-    the noise-aware posterior is wider by that, by the same factor in all directions.
+    With ``unit=Persons(...)`` a person contributes the sum of its rows' gradients, clipped to the
+    ``clip`` of `Persons` times ``clip_norm``, and it is persons who are sampled; a person's share
+    of the curvature is at most that of ``rows_per_group`` rows. Rows of a person vary together: a
+    few releases measure by how much the sum of gradients varies more than it would if they did not,
+    and the noise-aware posterior is wider by that, by the same factor in all directions.
 
     At the maximum of the likelihood gradients sum to 0; clipped ones miss what the long ones have
     beyond the clip, and where these point one way, as those of a scale do, the posterior is off by

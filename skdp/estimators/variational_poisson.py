@@ -24,6 +24,7 @@ import numpy as np
 from sklearn.utils.validation import column_or_1d
 
 from skdp.algorithms.gaussian_posterior import GaussianPosterior
+from skdp.estimators._documented import documented
 from skdp.estimators._linear import NormalPosterior, VariationalLinearModel
 from skdp.fitting.input import check_features_and_targets, without_data
 from skdp.fitting.plan import FitPlan, PublicFacts
@@ -43,7 +44,14 @@ class Exposed(NamedTuple):
 
 
 class NormalCounts(R2Mixin, NormalPosterior):
-    """Counts by a linear model of their log-mean, whose posterior is normal."""
+    """Counts by a linear model of their log-mean, whose posterior is normal.
+
+    Parameters
+    ----------
+    largest_count : float, default=100.0
+        Public bound > 0 of the counts, to which they, and predicted rates, are cut. Counts need not
+        be integers; negative ones are refused.
+    """
 
     largest_count: float = 100.0
     _ratio: ClassVar[str] = "rate"
@@ -73,7 +81,7 @@ class NormalCounts(R2Mixin, NormalPosterior):
             is 1 for each row. As private as y. A noise-aware fit releases noisy counts of their
             magnitudes first, which take 2 % of the squared GDP budget.
         groups : array-like of shape (n_samples,) or None, default=None
-            With ``unit="group"``: the person whose row it is, as any label.
+            With ``unit=Persons(...)``: the person whose row it is, as any label.
         sample_weight : array-like of shape (n_samples,) or None, default=None
             Weights of rows in [0, ``max_sample_weight``], by which their clipped terms are
             multiplied in every sum: one of weight 2 counts as two rows. As private as the rows.
@@ -196,6 +204,7 @@ class NormalCounts(R2Mixin, NormalPosterior):
         return above * self._likelihood.rate(draws + below)[:, :, 0]
 
 
+@documented
 @dataclass(eq=False, repr=False)
 class DPVariationalPoissonRegression(NormalCounts, VariationalLinearModel):
     """Bayesian Poisson regression by differentially private variational inference.
@@ -206,39 +215,14 @@ class DPVariationalPoissonRegression(NormalCounts, VariationalLinearModel):
     area: y ~ Poisson(e exp(x·θ)).
 
     **Privacy.** `fit` is (epsilon, delta)-differentially private under ``neighboring_relation``:
-    the coefficients, the posterior, every prediction and every posterior sample together. The unit
-    is a row, or with ``unit="group"`` a person with all of its rows. The guarantee covers one fit;
-    each further fit on the same rows, a grid search for instance, is a further release. It is
-    conditional on the public facts listed in ``privacy_.inferred_public_facts``, is *not* one for a
-    seeded fit, and without ``secure`` treats floating-point Gaussian noise as exact.
+    the coefficients, the posterior, every prediction and every posterior sample together. The
+    ``unit`` is a row, or a person with all of its rows. The guarantee covers one fit; each further
+    fit on the same rows, a grid search for instance, is a further release. It is conditional on the
+    public facts listed in ``privacy_.inferred_public_facts``, is *not* one for a seeded fit, and
+    without ``secure`` treats floating-point Gaussian noise as exact.
 
     Parameters
     ----------
-    epsilon : float or None, default=1.0
-        ε > 0. ``float("inf")`` is the ordinary, non-private fit. None with ``noise_multiplier``.
-    delta : float, default=1e-5
-        δ in (0, 1); should be well below 1/n.
-    inference : {"noise_aware", "dpvi"}, default="noise_aware"
-        ``"noise_aware"`` is the posterior given the noisy releases. ``"dpvi"`` is DPVI as
-        published: faster on many parameters, works on Poisson batches, and its posterior ignores
-        the noise: too narrow where ε is small. Without privacy there is no noise to account for,
-        and both are the ordinary variational posterior.
-    neighboring_relation : {"zero_out", "add_or_remove_one", "replace_one"}, default="zero_out"
-        Who is a neighbour. Under ``"add_or_remove_one"`` the number of rows is private and
-        ``n_samples`` must be given.
-    unit : {"row", "group"}, default="row"
-        The privacy unit: a row, or a person with all of its rows, given to `fit` as ``groups``;
-        see the guide page on rows and people.
-    n_groups : int or None, default=None
-        Public number ≥ 1 of persons; needed with ``unit="group"``.
-    rows_per_group : float or None, default=None
-        Public mean number ≥ 1 of rows of a person. None is ``n_samples / n_groups``, else 5.
-    group_clip : float or "auto", default="auto"
-        Bound > 0 on a person's clipped share over that on one row's. ``"auto"`` is
-        √((3 rows_per_group + 1)/4).
-    max_rows_per_group : int or None, default=None
-        Rows ≥ 1 of a person that take part, at most; which ones does not depend on other rows.
-        None is all.
     prior_scale : float or "auto", default="auto"
         Standard deviation > 0 of a normal prior of every coefficient. ``"auto"`` infers the scales
         of a prior with heavy tails from the same releases, see
@@ -250,109 +234,17 @@ class DPVariationalPoissonRegression(NormalCounts, VariationalLinearModel):
     robust : bool or "auto", default="auto"
         Release also how much scores scatter (8 % of the squared GDP budget), for the sandwich
         covariance: intervals then are of the parameter at which the expected score is 0, whether or
-        not counts vary as a Poisson model says. With the noise-aware inference.
-        ``"auto"`` is False, and True with ``unit="group"`` and exposures. Else intervals of persons
-        take the rows of each to be nearly alike.
-    covariance : {"auto", "full", "diag"}, default="auto"
-        Of the posterior. ``"diag"`` is mean-field. ``"auto"`` is full when noise-aware, and
-        diagonal with ``"dpvi"`` or where a fit without privacy has more than 1000 parameters.
-    gradient : {"aligned", "vanilla"}, default="aligned"
-        With ``"dpvi"``: ``"vanilla"`` clips and releases the gradients of mean and scale together,
-        as first published; ``"aligned"`` derives the second from the first.
-    bounds : (float, float), array-like of shape (n_features, 2), dict, Series or None, default=None
-        Public bounds of the columns, lower < upper: a pair for all, one for each, or pairs by
-        column name. Values are cut to them, in `fit` and in prediction. Rows may then be in any
-        units: coefficients, draws and summary are in those of X. A column within (0, 1) is taken
-        for an indicator of a category. None takes columns as they are, in [-1, 1] or so. A count of
-        the rows that were cut is released, and a large one is a `FitWarning`.
-    standardize : {"private", False}, default="private"
-        With ``bounds``: ``"private"`` releases where the values of each column lie and how far they
-        spread (6 to 56 % of the squared GDP budget, the less the more rows and ε there are), and
-        the model is of columns of mean 0 and deviation 1: its prior scale is of these, and bounds
-        that are far too wide cost little. Without an
-        intercept columns are divided by their root mean square alone. False scales columns by
-        their bounds to [-1, 1], as does a fit without privacy.
-    data_norm : float or "auto", default="auto"
-        Euclidean norm > 0 to which the features of each row are clipped, in `fit` and in
-        prediction. A public bound, never checked against the data. ``"auto"`` is √n_features, right
-        for features in [-1, 1] as `BoundedScaler` gives, or in a pipeline the norm that the step
-        before declares, as `NormClipper` does.
-    fit_intercept : bool, default=True
-        Append a 1 to each row.
-    max_iter : int or "auto", default="auto"
-        Number of noisy gradients. ``"auto"`` is 15, or 20 of several classes and with exposures;
-        with ``"dpvi"`` 150, or 72 where rows x columns exceed 1e6. Without privacy it is Newton's
-        method, in at most 200 passes over the rows, and a number takes so many stochastic steps
-        instead.
-    batch_size : int or "auto", default="auto"
-        With ``"dpvi"``: expected number of rows in a Poisson batch. ``"auto"`` reads all rows in
-        each step while rows x columns is at most 1e8.
-    sampling_rate : float or None, default=None
-        With ``"dpvi"``: Poisson sampling rate in (0, 1], instead of ``batch_size``.
+        not counts vary as a Poisson model says. With the noise-aware inference. ``"auto"`` is
+        False, and True with ``unit=Persons(...)`` and exposures. Else intervals of persons take the
+        rows of each to be nearly alike.
     clip_norm : float or "auto", default="auto"
         Bound > 0 on the norm of each record's part of a gradient. ``"auto"`` follows the public
         ratio of the DP noise to that of the data; with ``"dpvi"`` it is half of R y_max.
-    learning_rate : float or "auto", default="auto"
-        With ``"dpvi"``: step size > 0 of the noise-corrected Adam rule, in the units of the
-        coefficients. ``"auto"`` follows the public ratio of data to noise.
-    noise_multiplier : float or None, default=None
-        Standard deviation > 0 of a gradient's noise over ``clip_norm``, instead of ``epsilon``
-        (pass ``epsilon=None``); the report then accounts for what was spent.
-    accountant : {"auto", "gdp", "pld", "rdp"}, default="auto"
-        See `skdp.privacy.epsilon`.
-    largest_count : float, default=100.0
-        Public bound > 0 of the counts, to which they, and predicted rates, are cut. Counts need not
-        be integers; negative ones are refused.
-    max_sample_weight : float, default=1.0
-        Public bound > 0 of ``sample_weight``; the noise is for rows of this weight.
-    secure : bool, default=False
-        Round each record's share to a grid, sum integers exactly and add exact discrete Gaussian
-        noise: the guarantee then no longer treats floating-point sums and noise as exact. Full
-        batches only; slower, and as accurate. See docs/privacy.md, section 8.
-    n_samples : int or None, default=None
-        Public number of rows, from which rates and step sizes are computed. None reads it from X
-        and says so in the report. Where it is public, below half and above three times that of X
-        are refused.
-    random_state : int, RandomState instance or None, default=None
-        None keys the noise from the operating system. A seed makes the fit repeatable and its
-        guarantee void: the report says ``valid=False``.
-    verbose : int, default=0
-        Above 0, a progress bar over the steps (needs tqdm). Callbacks of scikit-learn, where the
-        version has them, work too: they get the steps and no data.
 
     Attributes
     ----------
     coef_ : ndarray
         Posterior mean of the coefficients, (n_features,).
-    intercept_ : ndarray
-        Posterior mean of the intercepts; zero without ``fit_intercept``.
-    covariance_ : ndarray of shape (n_parameters, n_parameters)
-        Posterior covariance, in the order of ``parameter_names_``.
-    parameter_names_ : list of str
-        Names of the columns of `sample_posterior`.
-    n_iter_ : int
-        Number of noisy gradients, or of passes at most.
-    noise_multiplier_ : float
-        Standard deviation of a gradient's noise over the bound on one record.
-    clip_norm_, data_norm_, sampling_rate_ : float
-        The values used; ``data_norm_`` is infinite where bounds are declared and no norm is.
-    bounds_ : ndarray of shape (n_features, 2)
-        Bounds of the columns, where they were declared.
-    column_scale_ : ndarray of shape (n_features,)
-        Deviation of each column, as it was released, or half the width of its bounds.
-    prior_scale_ : float or ndarray of shape (n_blocks,)
-        The prior scale, or its posterior median where it was inferred, of each block in the order
-        in which labels first occur.
-    prior_scale_interval_ : tuple of two float or ndarray
-        Percentiles 5 and 95 of its posterior; twice the value where it was given.
-    privacy_ : PrivacyReport
-        The privacy statement of this fit.
-    diagnostics_ : tuple of str
-        Doubts about the fit that released values raise; each was a `FitWarning`.
-    n_features_in_ : int
-        Number of features.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
-        Feature names, where X had any.
 
     References
     ----------

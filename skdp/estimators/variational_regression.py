@@ -45,6 +45,7 @@ from skdp.estimators._bounds import (
     norm_of,
     unwrapped,
 )
+from skdp.estimators._documented import documented
 from skdp.estimators._doubts import BOUNDS_GIVEN, of_posterior
 from skdp.estimators._linear import (
     check_secure,
@@ -70,6 +71,22 @@ class NormalRegressor(DeclaresBounds, ArvizMixin, R2Mixin, ProtectedUnit, Weight
     """A linear model of numbers whose posterior of the coefficients and of ln σ is normal.
 
     A subclass has these as parameters, or has no choice of them.
+
+    Parameters
+    ----------
+    secure : bool, default=False
+        Round each record's share to a grid, sum integers exactly and add exact discrete Gaussian
+        noise: the guarantee then no longer treats floating-point sums and noise as exact. Slower,
+        and as accurate. See docs/privacy.md, section 8.
+
+    Attributes
+    ----------
+    noise_scale_ : float
+        Posterior mean of the standard deviation σ of residuals, in the unit of y.
+    n_iter_ : int
+        Number of noisy sums of residuals.
+    target_scale_ : float
+        Scale of the targets: half the width of their bounds, or what was released of it.
     """
 
     target_bounds: tuple[float, float] | None = None
@@ -271,6 +288,7 @@ class NormalRegressor(DeclaresBounds, ArvizMixin, R2Mixin, ProtectedUnit, Weight
         return fitted_parts(self, X, n_columns, sparse=self._takes_sparse)
 
 
+@documented
 @dataclass(eq=False, repr=False)
 class DPVariationalLinearRegression(SummaryMixin, NormalRegressor):
     """Bayesian linear regression from private releases, with intervals that account for the noise.
@@ -288,26 +306,6 @@ class DPVariationalLinearRegression(SummaryMixin, NormalRegressor):
 
     Parameters
     ----------
-    epsilon : float or None, default=1.0
-        ε > 0. ``float("inf")`` is the ordinary, non-private fit. None with ``noise_multiplier``.
-    delta : float, default=1e-5
-        δ in (0, 1); should be well below 1/n.
-    neighboring_relation : {"zero_out", "add_or_remove_one", "replace_one"}, default="zero_out"
-        Who is a neighbour. Under ``"add_or_remove_one"`` the number of rows is private and
-        ``n_samples`` must be given.
-    unit : {"row", "group"}, default="row"
-        The privacy unit: a row, or a person with all of its rows, given to `fit` as ``groups``;
-        see the guide page on rows and people.
-    n_groups : int or None, default=None
-        Public number ≥ 1 of persons; needed with ``unit="group"``.
-    rows_per_group : float or None, default=None
-        Public mean number ≥ 1 of rows of a person. None is ``n_samples / n_groups``, else 5.
-    group_clip : float or "auto", default="auto"
-        Bound > 0 on a person's clipped share over that on one row's. ``"auto"`` is
-        √((3 rows_per_group + 1)/4).
-    max_rows_per_group : int or None, default=None
-        Rows ≥ 1 of a person that take part, at most; which ones does not depend on other rows.
-        None is all.
     target_bounds : (float, float) or None, default=None
         Public bounds of the targets, to which they are clipped. Bounds a few times too wide
         cost little, because residuals are clipped by how large they turn out to be; much wider
@@ -352,14 +350,6 @@ class DPVariationalLinearRegression(SummaryMixin, NormalRegressor):
     noise_multiplier : float or None, default=None
         Standard deviation > 0 of the noise in a sum of residuals over the bound on one record,
         instead of ``epsilon`` (pass ``epsilon=None``); the report then accounts for what was spent.
-    accountant : {"auto", "gdp", "pld", "rdp"}, default="auto"
-        See `skdp.privacy.epsilon`.
-    max_sample_weight : float, default=1.0
-        Public bound > 0 of ``sample_weight``; the noise is for rows of this weight.
-    secure : bool, default=False
-        Round each record's share to a grid, sum integers exactly and add exact discrete Gaussian
-        noise: the guarantee then no longer treats floating-point sums and noise as exact. Slower,
-        and as accurate. See docs/privacy.md, section 8.
     robust : bool or "auto", default="auto"
         Release also how much the records' scores scatter (8 % of the squared GDP budget), and
         report the sandwich covariance: intervals then are of the parameter at which clipped
@@ -367,14 +357,11 @@ class DPVariationalLinearRegression(SummaryMixin, NormalRegressor):
         ``clip_norm_``, whether or not errors are normal, alike for all rows, or the mean is linear.
         Residuals are clipped at three times their scale or more, so that intervals are wider. Of
         the noise-aware posterior alone.
-        ``"auto"`` is False, and True with ``unit="group"`` without ``target_bounds``. Else
+        ``"auto"`` is False, and True with ``unit=Persons(...)`` without ``target_bounds``. Else
         intervals of persons take the rows of each to be nearly alike.
     n_samples : int or None, default=None
         Public number of rows. None reads it from X and says so in the report. Where it is public,
         below half and above three times that of X are refused.
-    random_state : int, RandomState instance or None, default=None
-        None keys the noise from the operating system. A seed makes the fit repeatable and its
-        guarantee void: the report says ``valid=False``.
     verbose : int, default=0
         Above 0, a progress bar over the releases (needs tqdm). Callbacks of scikit-learn, where the
         version has them, work too: they get the steps and no data.
@@ -386,14 +373,10 @@ class DPVariationalLinearRegression(SummaryMixin, NormalRegressor):
     intercept_ : float
         Posterior mean of the intercept, in the unit of y; the middle of the bounds without
         ``fit_intercept``.
-    noise_scale_ : float
-        Posterior mean of the standard deviation σ of residuals, in the unit of y.
     covariance_ : ndarray of shape (n_parameters, n_parameters)
         Posterior covariance, in the order of ``parameter_names_``.
     parameter_names_ : list of str
         Names of the columns of `sample_posterior`: features, intercept, noise scale.
-    n_iter_ : int
-        Number of noisy sums of residuals.
     noise_multiplier_ : float
         Standard deviation of the noise in one of them, over the bound on one record; under
         replace_one, over half of what replacing a record moves.
@@ -411,16 +394,6 @@ class DPVariationalLinearRegression(SummaryMixin, NormalRegressor):
         order in which labels first occur.
     prior_scale_interval_ : tuple of two float or ndarray
         Its 5 % and 95 % posterior quantiles; twice the number where it was given.
-    target_scale_ : float
-        Scale of the targets: half the width of their bounds, or what was released of it.
-    privacy_ : PrivacyReport
-        The privacy statement of this fit.
-    diagnostics_ : tuple of str
-        Doubts about the fit that released values raise; each was a `FitWarning`.
-    n_features_in_ : int
-        Number of features.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
-        Feature names, where X had any.
 
     See Also
     --------

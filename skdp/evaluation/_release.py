@@ -16,12 +16,12 @@ from skdp.fitting.declared import check_budget, public_n_rows
 from skdp.fitting.estimator import PREDICTED_BY_ROW
 from skdp.fitting.plan import FitPlan, PublicFacts
 from skdp.fitting.types import Given, Params, Seed
-from skdp.fitting.validate import expected, in_range, integer, integer_or_auto, one_of
+from skdp.fitting.validate import expected, in_range, integer_or_auto
 from skdp.mechanisms import GeometricMechanism
 from skdp.privacy.report import PrivacyReport
-from skdp.relations import GROUP, ROW, UNITS, Relation, check_relation
+from skdp.relations import ROW, Relation, check_relation
 from skdp.rows.chunks import rows_of
-from skdp.rows.persons import rows_of_persons
+from skdp.rows.persons import Persons, facts_of, kind_of, persons_of, rows_of_persons
 
 _MOST_BINS = 1000
 CellsOf = Callable[..., list[tuple[np.ndarray, int]]]
@@ -48,8 +48,7 @@ class TableRelease(BaseEstimator):
     epsilon: float
     delta: float
     neighboring_relation: str
-    unit: str
-    max_rows_per_group: int | None
+    unit: str | Persons
     n_samples: int | None
     n_bins: int | str
     level: float
@@ -58,17 +57,13 @@ class TableRelease(BaseEstimator):
 
     @property
     def _relation(self) -> Relation:
-        return check_relation(self.neighboring_relation).of_unit(one_of(UNITS, unit=self.unit))
+        return check_relation(self.neighboring_relation).of_unit(kind_of(self.unit))
 
     @property
     def _most_rows(self) -> int:
         """Rows of one record that take part, at most."""
-        most = self.max_rows_per_group
-        if self.unit == ROW:
-            if most is not None:
-                raise expected("None with unit='row'", max_rows_per_group=most)
-            return 1
-        return 1 if most is None else integer(1, max_rows_per_group=most)
+        persons = persons_of(self.unit, alone="max_rows")
+        return 1 if persons is None else facts_of(persons).most_rows or 1
 
     def mechanism(self) -> GeometricMechanism:
         """Check the parameters, and say what noise is added."""
@@ -107,8 +102,8 @@ class TableRelease(BaseEstimator):
         mechanism, relation, n = self.mechanism(), self._relation, len(records[0])
         if (groups is None) != (self.unit == ROW):
             if groups is None:
-                raise expected("one label per row with unit='group'", groups=None)
-            raise expected("None with unit='row'", "unit='group' protects persons", groups="given")
+                raise expected("one label per row with unit=Persons(...)", groups=None)
+            raise expected("None with unit='row'", "or give unit=Persons(...)", groups="given")
         most = self._most_rows
         if groups is not None:
             # Which rows of a person are kept is decided by a key that need not be secret.
@@ -118,7 +113,7 @@ class TableRelease(BaseEstimator):
         if self.n_samples is None:
             inferred += ("n_samples",)
         tables = f"{self.n_tables} table{'s' * (self.n_tables > 1)} of counts"
-        of_person = f", at most {most} row{'s' * (most > 1)} of a person" * (self.unit == GROUP)
+        of_person = f", at most {most} row{'s' * (most > 1)} of a person" * (self.unit != ROW)
         sampling = f"one release of {tables} with geometric noise{of_person}"
         of: Params = {"neighboring_relation": relation, "seeded": self.random_state is not None}
         of |= {"inferred_public_facts": inferred, "assumptions": (PREDICTED_BY_ROW,)}

@@ -52,6 +52,7 @@ from skdp.rows.chunk_tasks import Chunk, Misread, n_rows_of
 from skdp.rows.chunks import ChunkedRows, first_look
 from skdp.rows.lazy_rows import in_chunks
 from skdp.rows.parts import part_read
+from skdp.rows.persons import Persons
 
 _SETTINGS = [field.name for field in fields(TableRelease)][1:-1]
 
@@ -64,9 +65,8 @@ def private_report(
     delta: float = 0.0,
     classes: Given = None,
     neighboring_relation: str = "zero_out",
-    unit: str = "row",
+    unit: str | Persons = "row",
     groups: Given = None,
-    max_rows_per_group: int | None = None,
     subgroup: Given = None,
     subgroups: Given = None,
     n_samples: int | None = None,
@@ -97,13 +97,12 @@ def private_report(
         ``y_true`` and says so in the report.
     neighboring_relation : {"zero_out", "add_or_remove_one", "replace_one"}, default="zero_out"
         Who is a neighbour.
-    unit : {"row", "group"}, default="row"
-        What is protected: a row, or a person with all of its rows.
+    unit : "row" or Persons, default="row"
+        What is protected: a row, or a person with all of its rows. Of `skdp.Persons` a report takes
+        ``max_rows`` alone: rows ≥ 1 of a person that count, at most; the noise is in proportion,
+        and intervals are for rows of a person that are all alike. None is 1.
     groups : array-like of shape (n_samples,) or None, default=None
-        With ``unit="group"``: the person whose row it is, as any label.
-    max_rows_per_group : int or None, default=None
-        Rows ≥ 1 of a person that count, at most; the noise is in proportion, and intervals are for
-        rows of a person that are all alike. None is 1.
+        With ``unit=Persons(...)``: the person whose row it is, as any label.
     subgroup : array-like of shape (n_samples,) or None, default=None
         A label for each row, to report by: the tables of subgroups are disjoint, and cost one ε
         together.
@@ -143,7 +142,7 @@ def private_report(
     >>> abs(report.auc.value - 5 / 6) < 0.05, round(report.privacy_.epsilon, 9)
     (True, 1.0)
     """
-    budget = epsilon, delta, neighboring_relation, unit, max_rows_per_group
+    budget = epsilon, delta, neighboring_relation, unit
     release = TableRelease("private_report", *budget, n_samples, n_bins, level, random_state)
     probabilities = check_probabilities(y_proba, "y_proba", least=0)
     if probabilities.shape[1] == 1:
@@ -164,9 +163,8 @@ def private_regression_report(
     epsilon: float = 1.0,
     delta: float = 0.0,
     neighboring_relation: str = "zero_out",
-    unit: str = "row",
+    unit: str | Persons = "row",
     groups: Given = None,
-    max_rows_per_group: int | None = None,
     subgroup: Given = None,
     subgroups: Given = None,
     n_samples: int | None = None,
@@ -191,7 +189,7 @@ def private_regression_report(
         says, from what was released, where it is far too wide or cuts many of them.
     y_lower, y_upper : array-like of shape (n_samples,) or None, default=None
         Predicted intervals, whose coverage is reported.
-    epsilon, delta, neighboring_relation, unit, groups, max_rows_per_group : optional
+    epsilon, delta, neighboring_relation, unit, groups : optional
         As of `private_report`.
     subgroup, subgroups, n_samples, n_bins, level, random_state : optional
         As of `private_report`.
@@ -218,7 +216,7 @@ def private_regression_report(
     >>> abs(report.rmse.value - 1) < 0.1
     True
     """
-    budget = epsilon, delta, neighboring_relation, unit, max_rows_per_group
+    budget = epsilon, delta, neighboring_relation, unit
     label = "private_regression_report"
     release = TableRelease(label, *budget, n_samples, n_bins, level, random_state)
     declared = bounds(target_bounds, residual_bound)
@@ -273,7 +271,7 @@ class DPEvaluator(BaseEstimator):
     estimator : estimator
         A fitted classifier with `predict_proba`, or a regressor. Its prediction for
         a row must not depend on other rows; the report lists this as assumed.
-    epsilon, delta, neighboring_relation, unit, max_rows_per_group : optional
+    epsilon, delta, neighboring_relation, unit : optional
         As of `private_report`.
     n_samples, n_bins, level, random_state : optional
         As of `private_report`.
@@ -302,8 +300,7 @@ class DPEvaluator(BaseEstimator):
     epsilon: float = 1.0
     delta: float = 0.0
     neighboring_relation: str = "zero_out"
-    unit: str = "row"
-    max_rows_per_group: int | None = None
+    unit: str | Persons = "row"
     n_samples: int | None = None
     n_bins: int | str = "auto"
     target_bounds: tuple[float, float] | None = None

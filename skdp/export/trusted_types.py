@@ -77,5 +77,6 @@ trusted_types = [
     "skdp.privacy.parts.PartDpEvent",
     "skdp.privacy.report.PrivacyReport",
     "skdp.relations.Relation",
+    "skdp.rows.persons.Persons",
     "torch.Size",
 ]

@@ -26,11 +26,11 @@ from skdp.fitting.plan import Config, FitPlan, PublicFacts, remembered
 from skdp.fitting.reading import Records, check_in_chunks, read
 from skdp.fitting.validate import integer, is_true
 from skdp.fitting.warnings import FitWarning
-from skdp.relations import GROUP, ROW, Relation, check_relation
+from skdp.relations import ROW, Relation, check_relation
 from skdp.rows.bounded_sum import MAX_ROWS
 from skdp.rows.bounds import norm_lost, row_norm
 from skdp.rows.lazy_rows import in_chunks, takes_chunks
-from skdp.rows.persons import PersonUnit
+from skdp.rows.persons import Persons, PersonUnit, facts_of, kind_of, persons_of
 from skdp.rows.sparse import SparseRows
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ class PrivateEstimator(CallbackSupportMixin, BaseEstimator):
     n_features_in_: int
     neighboring_relation: str
     random_state: Any
-    unit: str = ROW  # without `ProtectedUnit` before this class, rows are the records
+    unit: str | Persons = ROW  # without `ProtectedUnit` before this class, rows are the records
     # The parameter that takes the place of epsilon, and whether delta may be 0.
     _instead_of_epsilon: ClassVar[str] = "noise_multiplier"
     _takes_pure_budget: ClassVar[bool] = False
@@ -141,7 +141,7 @@ class PrivateEstimator(CallbackSupportMixin, BaseEstimator):
         y : array-like of shape (n_samples,) or None, default=None
             Class labels or targets; a transformer ignores them.
         groups : array-like of shape (n_samples,) or None, default=None
-            With ``unit="group"``: the person whose row it is, as any label.
+            With ``unit=Persons(...)``: the person whose row it is, as any label.
 
         Returns
         -------
@@ -246,11 +246,12 @@ class PrivateEstimator(CallbackSupportMixin, BaseEstimator):
     @property
     def _relation(self) -> Relation:
         """Who is a neighbour: a row, or a person."""
-        return check_relation(self.neighboring_relation).of_unit(self.unit, self._no_unit)
+        return check_relation(self.neighboring_relation).of_unit(kind_of(self.unit, self._no_unit))
 
     def _persons(self) -> PersonUnit | None:
-        """Public facts about persons, where these are the records; see `ProtectedUnit`."""
-        return None
+        """Public facts about persons, where these are the records."""
+        persons, counted = persons_of(self.unit, self._no_unit), hasattr(self, "n_samples")
+        return persons and facts_of(persons, getattr(self, "n_samples", None), counted=counted)
 
     def _persons_in_words(self, persons: PersonUnit | None) -> str:
         """Say how the rows of a person are bounded, where persons are the records."""
@@ -266,7 +267,7 @@ class PrivateEstimator(CallbackSupportMixin, BaseEstimator):
     def _facts(self, *, declared: tuple[str, ...] = (), **known: Any) -> PublicFacts:
         """Public facts; those that no parameter declares count as read from the data."""
         inferred = []
-        declared += ("n_samples",) * (self.unit == GROUP)
+        declared += ("n_samples",) * (self.unit != ROW)
         for fact in ("classes", "n_samples"):
             if getattr(self, fact, "") is None and fact not in declared:
                 inferred.append(fact)

@@ -22,9 +22,10 @@ from sklearn.utils.validation import (
 
 from skdp.fitting.types import ArrayLike, Estimator, Given
 from skdp.fitting.validate import expected, in_range
-from skdp.relations import GROUP, ROW, check_relation
+from skdp.relations import ROW, check_relation
 from skdp.rows.bounds import carried, declared
 from skdp.rows.chunks import refuse_chunks
+from skdp.rows.persons import Persons
 from skdp.rows.sparse import SparseRows
 
 _FLOATS = (np.float64, np.float32)
@@ -35,8 +36,8 @@ _DType = str | tuple[type, ...]
 def n_is_public(estimator: Any) -> bool:
     """Whether neighbours have equally many rows; what protects none may be a step before one."""
     relation = getattr(estimator, "neighboring_relation", None)
-    unit = getattr(estimator, "unit", ROW)  # of a pickle of 0.1.0, something else of numbers
-    return relation is not None and unit != GROUP and check_relation(relation).n_is_public
+    of_persons = isinstance(getattr(estimator, "unit", ROW), Persons)
+    return relation is not None and not of_persons and check_relation(relation).n_is_public
 
 
 def least_rows(estimator: Any, fit: bool = True) -> dict[str, Any]:

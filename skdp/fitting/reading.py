@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import partial
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
@@ -13,12 +13,12 @@ from skdp.fitting import charge
 from skdp.fitting.declared import public_n_rows, warn_of_delta
 from skdp.fitting.input import bounded_weights
 from skdp.fitting.plan import FitPlan, PublicFacts
-from skdp.fitting.validate import expected, integer, one_of
+from skdp.fitting.validate import expected
 from skdp.fitting.warnings import FitWarning
-from skdp.relations import GROUP, ROW, UNITS
+from skdp.relations import GROUP, ROW
 from skdp.rows.chunk_tasks import Chunk
 from skdp.rows.chunks import ArrayInChunks, ChunkedRows, first_look
-from skdp.rows.persons import PersonUnit, rows_of_persons
+from skdp.rows.persons import Persons, PersonUnit, persons_of, rows_of_persons
 from skdp.rows.records import copied
 from skdp.rows.sparse import SparseRows
 
@@ -125,7 +125,7 @@ def _first_look(
     if sample_weight is not None:
         raise expected("None for rows in chunks", sample_weight="given")
     key = charge.fingerprint_key(estimator)
-    if estimator.unit == GROUP:
+    if persons_of(estimator.unit, estimator._no_unit) is not None:
         rows = rows.by_person(key)
     subset = charge.initial_seed(estimator).to_bytes(4, "little")
     # Chunks are to agree on what is learned from them, not on what a former fit has left.
@@ -163,12 +163,13 @@ def _read_chunk(
 
 def check_groups(estimator: Any, groups: Any) -> None:
     """Refuse labels of persons that no one would look at, and their absence."""
-    if estimator.unit != GROUP:
+    if persons_of(estimator.unit, estimator._no_unit) is None:
         if groups is not None:
-            raise expected("None with unit='row'", OF_GROUPS, groups="given")
+            remedy = "it is for unit=Persons(...), which protects a person with all of its rows"
+            raise expected("None with unit='row'", remedy, groups="given")
     elif groups is None:
         raise expected(
-            "one label per row with unit='group'",
+            "one label per row with unit=Persons(...)",
             "pipelines and searches pass them on by metadata routing alone: "
             "sklearn.set_config(enable_metadata_routing=True), and then "
             "set_fit_request(groups=True) on this estimator",
@@ -221,65 +222,46 @@ def check_in_chunks(estimator: Any, plan: FitPlan, records: Records) -> None:
         warnings.warn(told, FitWarning, stacklevel=5)
 
 
-OF_GROUPS = "it is for unit='group', which protects a person with all of its rows"
+# Parameters of 0.2, and the fields of `Persons` that they are now.
+_THEN = "n_groups", "rows_per_group", "group_clip", "max_rows_per_group"
+IN_0_2 = dict(zip(_THEN, Persons.__dataclass_fields__, strict=True))
+
+
+class _Of02:
+    """What 0.2 said of persons: refused in words where it is written, read where it was pickled."""
+
+    def __new__(cls, *args: Any, **given: Any) -> Self:
+        if gone := [f"{IN_0_2[name]}={given[name]!r}" for name in IN_0_2 if name in given]:
+            raise TypeError(
+                f"{cls.__name__}() takes what is public about persons as one value: "
+                f"unit=skdp.Persons({', '.join(gone)})"
+            )
+        return super().__new__(cls)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        now = {name: value for name, value in state.items() if name not in IN_0_2}
+        if state.get("unit") == GROUP:
+            now["unit"] = Persons(**{IN_0_2[k]: v for k, v in state.items() if k in IN_0_2})
+        super().__setstate__(now)  # type: ignore[misc]  # of `PrivateEstimator`
 
 
 @dataclass(eq=False, repr=False)
-class ProtectedUnit:
-    """Parameters of the privacy unit, of estimators that can protect persons.
+class ProtectedUnit(_Of02):
+    """The privacy unit, of estimators that can protect persons.
 
     Parameters
     ----------
-    unit : {"row", "group"}, default="row"
-        Whose presence is protected: a row's, or that of a person with all of its rows together.
-        With ``"group"``, `fit` takes ``groups``: one label per row.
-    n_groups : int or None, default=None
-        Public number of persons; needed with ``unit="group"`` where a fit depends on it.
-    rows_per_group : float or None, default=None
-        Public mean number ≥ 1 of rows of a person. None is ``n_samples / n_groups`` where both are
-        declared, else 5.
-    group_clip : float or "auto", default="auto"
-        What the scores of a person are clipped to together, over the bound on those of one row.
-        ``"auto"`` is √((3 rows_per_group + 1)/4).
-    max_rows_per_group : int or None, default=None
-        Rows of a person that take part, at most: a random subset, by a hash of the person's label
-        and number of rows. A larger ``rows_per_group`` counts as this number.
+    unit : "row" or Persons, default="row"
+        The privacy unit: a row, or a person with all of its rows, given to `fit` as ``groups``;
+        see `skdp.Persons`.
 
     Examples
     --------
-    >>> from skdp import DPStandardScaler
-    >>> scaler = DPStandardScaler(unit="group", rows_per_group=3, epsilon=float("inf"))
+    >>> from skdp import DPStandardScaler, Persons
+    >>> scaler = DPStandardScaler(unit=Persons(rows_per_group=3), epsilon=float("inf"))
     >>> scaler.fit([[1.0], [0.5], [-1.0]], groups=["ann", "bo", "ann"]).n_features_in_
     1
     """
 
     _: KW_ONLY
-    unit: str = ROW
-    n_groups: int | None = None
-    rows_per_group: float | None = None
-    group_clip: float | str = "auto"
-    max_rows_per_group: int | None = None
-    _no_unit: ClassVar[str] = ""  # remedy where ``unit`` was something else
-
-    def _persons(self) -> PersonUnit | None:
-        """Public facts about persons, where these are the records."""
-        if one_of(UNITS, self._no_unit, unit=self.unit) == ROW:
-            for name in ("n_groups", "rows_per_group", "max_rows_per_group"):
-                if getattr(self, name) is not None:
-                    raise expected("None with unit='row'", OF_GROUPS, **{name: getattr(self, name)})
-            if not isinstance(self.group_clip, str) or self.group_clip != "auto":
-                raise expected("'auto' with unit='row'", OF_GROUPS, group_clip=self.group_clip)
-            return None
-        n_groups = self.n_groups
-        if n_groups is None and hasattr(self, "n_samples"):
-            remedy = "persons cannot be counted privately: declare about how many there are"
-            raise expected("a public number of persons", remedy, n_groups=None)
-        if n_groups is not None:
-            n_groups = integer(1, n_groups=n_groups)
-        return PersonUnit.of(
-            n_groups,
-            self.rows_per_group,
-            self.group_clip,
-            self.max_rows_per_group,
-            getattr(self, "n_samples", None),
-        )
+    unit: str | Persons = ROW

@@ -9,9 +9,7 @@ from typing import Any
 import numpy as np
 from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.metrics import r2_score
-from sklearn.utils.validation import (
-    column_or_1d,
-)
+from sklearn.utils.validation import column_or_1d
 
 from skdp.fitting.input import check_labels, check_targets, without_data
 from skdp.fitting.types import ArrayLike, Given

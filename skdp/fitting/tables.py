@@ -7,18 +7,9 @@ from typing import Any
 
 import numpy as np
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import (
-    check_X_y,
-    validate_data,
-)
+from sklearn.utils.validation import check_X_y, validate_data
 
-from skdp.fitting.input import (
-    finite,
-    least_rows,
-    n_is_public,
-    refuse_rows,
-    without_data,
-)
+from skdp.fitting.input import finite, least_rows, n_is_public, refuse_rows, without_data
 from skdp.fitting.types import Estimator
 
 

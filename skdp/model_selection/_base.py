@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import re
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Any, ClassVar
@@ -25,17 +25,15 @@ from skdp.fitting.declared import public_n_rows, warn_of_delta
 from skdp.fitting.estimator import PrivateEstimator
 from skdp.fitting.input import check_labels, check_targets, without_data
 from skdp.fitting.plan import PublicFacts
-from skdp.fitting.reading import check_groups, looked_at
+from skdp.fitting.reading import ProtectedUnit, check_groups, looked_at
 from skdp.fitting.streams import Streams, seed_material
 from skdp.fitting.types import ArrayLike, Estimator, Given, Params, Seed
-from skdp.fitting.validate import expected, integer, one_of
 from skdp.model_selection import _candidates, _scores
 from skdp.model_selection.budgets import private_parts
 from skdp.privacy import PrivacyReport, privacy_of
 from skdp.privacy.cover import BudgetExceededError, Cover, covered
 from skdp.privacy.report import joint
-from skdp.relations import GROUP, ROW, UNITS
-from skdp.rows.persons import PersonUnit, rows_of_persons
+from skdp.rows.persons import PersonUnit, facts_of, persons_of, rows_of_persons
 
 
 def available(method: str, fitted: str = "best_estimator_") -> Any:
@@ -49,21 +47,8 @@ def available(method: str, fitted: str = "best_estimator_") -> Any:
     return available_if(check)
 
 
-def declared_persons(meta: Any, n_groups: int | None, n_samples: int | None, most: Any) -> Any:
-    """Public facts about persons, where these are the records of a meta-estimator, or None."""
-    if one_of(UNITS, unit=meta.unit) == ROW:
-        if meta.n_groups is not None:
-            remedy = "it is for unit='group', which protects a person with all of its rows"
-            raise expected("None with unit='row'", remedy, n_groups=meta.n_groups)
-        return None
-    if n_groups is None:
-        remedy = "persons cannot be counted privately: declare about how many there are"
-        raise expected("a public number of persons", remedy, n_groups=None)
-    return PersonUnit.of(integer(1, n_groups=n_groups), None, "auto", most, n_samples)
-
-
 @dataclass(eq=False, repr=False)
-class PrivateSearch(MetaEstimatorMixin, PrivateEstimator):
+class PrivateSearch(MetaEstimatorMixin, ProtectedUnit, PrivateEstimator):
     """Checks its input as the estimator would, and predicts with the winner."""
 
     estimator: Estimator
@@ -74,8 +59,6 @@ class PrivateSearch(MetaEstimatorMixin, PrivateEstimator):
     scoring: _scores.Scoring = None
     weights: Mapping[str, float] | None = None
     neighboring_relation: str = "zero_out"
-    unit: str = ROW
-    n_groups: int | None = None
     n_samples: int | None = None
     random_state: Seed = None
 
@@ -93,7 +76,7 @@ class PrivateSearch(MetaEstimatorMixin, PrivateEstimator):
         check_groups(self, groups)
         with without_data(n_is_public=self._relation.n_is_public):
             indexable(X, y)
-        _candidates.check_unit(self.estimator, self.unit)
+        _candidates.check_unit(self.estimator, self._relation.unit)
         parts, persons = private_parts(self.estimator).values(), self._persons()
         n_groups = None if persons is None else persons.n_groups
         first = getattr(self.estimator, "steps", [("", self.estimator)])[0][1]
@@ -126,8 +109,11 @@ class PrivateSearch(MetaEstimatorMixin, PrivateEstimator):
 
     def _persons(self) -> PersonUnit | None:
         """Public facts about persons, where these are the records."""
-        n_groups = self._declared("n_groups") if self.unit == GROUP else None
-        return declared_persons(self, n_groups, self._declared_n_samples(), None)
+        if (persons := persons_of(self.unit, alone="n_groups")) is None:
+            return None
+        n_groups = self._declared(lambda part: getattr(getattr(part, "unit", 0), "n_groups", None))
+        persons = replace(persons, n_groups=n_groups)
+        return facts_of(persons, self._declared_n_samples(), counted=True)
 
     def _assumed(self) -> tuple[str, ...]:
         """Return what epsilon assumes of candidates other than the winner."""
@@ -137,14 +123,13 @@ class PrivateSearch(MetaEstimatorMixin, PrivateEstimator):
 
     def _declared_n_samples(self) -> int | None:
         """Return the number of rows that the search or its private parts declare, if it is one."""
-        return self._declared("n_samples")
+        return self._declared(lambda part: getattr(part, "n_samples", None))
 
-    def _declared(self, fact: str) -> int | None:
+    def _declared(self, size: Callable[[Any], int | None]) -> int | None:
         """Return a size that the search or its private parts declare, if it is one."""
-        if (own := getattr(self, fact)) is not None:
+        if (own := size(self)) is not None:
             return own
-        parts = private_parts(self.estimator).values()
-        declared = {getattr(part, fact, None) for part in parts} - {None}
+        declared = {size(part) for part in private_parts(self.estimator).values()} - {None}
         return declared.pop() if len(declared) == 1 else None
 
     def _streams(self, purpose: str, *arrays: np.ndarray) -> Streams:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from typing import Any
 
@@ -34,22 +34,23 @@ from skdp.model_selection._scores import RECORD_NORM
 from skdp.model_selection.trial_law import TrialLaw
 from skdp.privacy import epsilon_of_event, gdp_to_epsilon
 from skdp.privacy.events import gaussian_mu, gdp_event, terms_of
-from skdp.relations import GROUP, Relation, other_relation, sensitivity_factor
+from skdp.relations import Relation, other_relation, sensitivity_factor
+from skdp.rows.persons import IN_WORDS, Persons
 
 Distributions = Params | Sequence[Params]  # values to draw from, by the name of a parameter
 
 # Set by the search, or facts about the data that trying out values would make private.
 _SET_BY_THE_SEARCH = {
     "epsilon", "delta", "noise_multiplier", "temperature", "likelihood_power", "accountant",
-    "neighboring_relation", "unit", "random_state",
+    "neighboring_relation", "random_state",
 }  # fmt: skip
-_FACTS = {"n_samples", "n_groups", "rows_per_group", "classes", "target_bounds"}
+_FACTS = {"n_samples", "classes", "target_bounds"}
 _SHOWS_TRIALS = {"verbose", "n_jobs", "memory", "checkpoint", "every"}
 
 _SLACK = 1e-7  # of μ, left between the candidates and the base for rounding
 _LEAST_LOG_MU, _MOST_LOG_MU = -12.0, 12.0
 REHEARSED = 10  # candidates checked beyond those that are tried
-_PLAIN = (int, float, str, bool, type(None))
+_PLAIN = (int, float, str, bool, type(None), Persons)
 
 
 # --- draws --------------------------------------------------------------------------------------
@@ -64,12 +65,14 @@ def checked_distributions(estimator: Estimator, given: Distributions) -> list[Pa
     known, private = estimator.get_params(deep=True), budgets.private_parts(estimator)
     for group in groups:
         for name, values in group.items():
-            _check_name(name, known, private)
+            _check_name(name, values, known, private)
             _check_values(name, values)
     return [dict(group) for group in groups]
 
 
-def _check_name(name: str, known: Params, private: Mapping[str, budgets.PrivatePart]) -> None:
+def _check_name(
+    name: str, values: Any, known: Params, private: Mapping[str, budgets.PrivatePart]
+) -> None:
     if name not in known:
         raise expected("the name of a parameter, as in get_params", param_distributions=name)
     around, _, last = name.rpartition("__")
@@ -78,9 +81,17 @@ def _check_name(name: str, known: Params, private: Mapping[str, budgets.PrivateP
     if around in private and last in _SET_BY_THE_SEARCH:
         remedy = "the search divides its own budget and gives every trial the same part"
         raise expected("no parameter that sets a budget", remedy, param_distributions=name)
-    if around in private and last in _FACTS:
+    is_fact = last in _FACTS or (last == "unit" and not _same_persons(values, known[name]))
+    if around in private and is_fact:
         remedy = "declare it in the estimator: a fact is known, and not searched for"
         raise expected("no public fact about the data", remedy, param_distributions=name)
+
+
+def _same_persons(values: Any, own: Any) -> bool:
+    """Whether candidates differ in how persons are bounded, and in no fact about them."""
+    units = [own, *values] if isinstance(values, list | tuple) else []
+    facts = [(u.n_groups, u.rows_per_group) for u in units if isinstance(u, Persons)]
+    return len(facts) == len(units) and len(set(facts)) == 1
 
 
 def _check_values(name: str, values: Any) -> None:
@@ -306,8 +317,8 @@ def prepared(
             quiet["verbose"] = type(own["verbose"])(0)  # some take a number, some a bool
         if n_samples is not None and "n_samples" in own:
             quiet["n_samples"] = n_samples
-        if n_groups is not None and own.get("unit") == GROUP:
-            quiet["n_groups"] = n_groups
+        if n_groups is not None and isinstance(unit := own.get("unit"), Persons):
+            quiet["unit"] = replace(unit, n_groups=n_groups)
         part.set_params(**quiet)
         if hasattr(part, "set_callbacks"):
             part.set_callbacks()
@@ -328,8 +339,8 @@ def check_unit(workflow: Estimator, unit: str) -> None:
     if found != unit:
         steps = [name for name in sorted(budgets.private_parts(workflow)) if name]
         where = f"steps {', '.join(map(repr, steps))}" if steps else "estimator"
-        remedy = "statements about rows and about persons do not add up"
-        raise expected(f"{found!r} as in the {where}", remedy, unit=unit)
+        what = f"{IN_WORDS[found]} as in the {where}, and not {IN_WORDS[unit]}"
+        raise ValueError(f"Expected unit to be {what}; {budgets.APART}.")
 
 
 def check_routing(workflow: Estimator) -> None:

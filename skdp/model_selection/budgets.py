@@ -28,10 +28,11 @@ from sklearn.pipeline import FeatureUnion, Pipeline
 
 from skdp.fitting.plan import FitPlan, MissingFactError
 from skdp.fitting.types import Estimator, Params
-from skdp.fitting.validate import expected, in_range, integer, one_of, positive
+from skdp.fitting.validate import expected, in_range, integer, positive
 from skdp.privacy import epsilon_of_event, epsilon_to_gdp, gdp_to_epsilon
 from skdp.privacy.events import gaussian_mu, terms_of
 from skdp.relations import ROW, UNITS, Relation, check_relation, other_relation
+from skdp.rows.persons import IN_WORDS, kind_of
 
 # Those that fit each of their parts exactly once. Others, a one-vs-rest classifier for instance,
 # would spend a part's budget several times.
@@ -47,6 +48,7 @@ HELPERS_SHARE = 0.1
 _ENDS = {
     "n_samples": (100, 200_000), "n_features": (2, 600), "classes": (range(2), range(3)),
 }  # fmt: skip
+APART = "statements about rows and about persons do not add up"
 _TOLERANCE = 1e-3  # of ε, relative, where steps are not all Gaussian
 
 E = TypeVar("E", bound=Estimator)
@@ -301,9 +303,8 @@ def relation_of(workflow: Estimator) -> Relation:
     found = {name: _relation(part) for name, part in private_parts(workflow).items()}
     of_unit = {u: sorted(name for name, r in found.items() if r.unit == u) for u in UNITS}
     if all(of_unit.values()):
-        steps = " and ".join(f"{unit!r} in {of_unit[unit]}" for unit in UNITS)
-        remedy = "statements about rows and about persons do not add up"
-        raise expected(f"the same in every step, and not {steps}", remedy, unit=list(UNITS))
+        steps = " and ".join(f"{IN_WORDS[unit]} in {of_unit[unit]}" for unit in UNITS)
+        raise ValueError(f"Expected unit to be the same in every step, and not {steps}; {APART}.")
     relations = set(found.values())
     if len(relations) > 1:
         raise other_relation("the same in every step", sorted(relations))
@@ -312,7 +313,7 @@ def relation_of(workflow: Estimator) -> Relation:
 
 def _relation(part: PrivatePart) -> Relation:
     """Who is a neighbour; parts of other packages protect rows."""
-    unit = one_of(UNITS, unit=getattr(part, "unit", ROW))
+    unit = kind_of(getattr(part, "unit", ROW))
     return check_relation(part.neighboring_relation).of_unit(unit)
 
 

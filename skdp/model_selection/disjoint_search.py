@@ -75,8 +75,8 @@ class DPDisjointSearch(PrivateSearch):
         Share of the rows on which they are scored.
     scoring : str, callable or None, default=None
         As of `DPRandomizedSearch` without public rows.
-    weights, neighboring_relation, unit, n_groups, n_samples, random_state : optional
-        As of `DPRandomizedSearch`. Private steps are told their part of ``n_groups`` and
+    weights, neighboring_relation, unit, n_samples, random_state : optional
+        As of `DPRandomizedSearch`. Private steps are told their part of the number of persons and
         ``n_samples``; rows of a person are on one side.
 
     Attributes
@@ -166,8 +166,8 @@ class DPDisjointSearch(PrivateSearch):
         y : array-like of shape (n_samples,) or None, default=None
             Class labels or targets.
         groups : array-like of shape (n_samples,) or None, default=None
-            With ``unit="group"``: the person whose row it is, as any label; a pipeline passes them
-            on to steps with ``set_fit_request(groups=True)``.
+            With ``unit=Persons(...)``: the person whose row it is, as any label; a pipeline passes
+            them on to steps with ``set_fit_request(groups=True)``.
 
         Returns
         -------

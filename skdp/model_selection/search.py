@@ -76,15 +76,14 @@ class DPRandomizedSearch(PrivateSearch):
         Shares of the private steps of a pipeline, see `split_budget`.
     neighboring_relation : {"zero_out", "add_or_remove_one", "replace_one"}, default="zero_out"
         Who is a neighbour; that of the private steps.
-    unit : {"row", "group"}, default="row"
+    unit : "row" or Persons, default="row"
         What is protected: a row, or a person with all of its rows, which `fit` is told by
-        ``groups``; that of the private steps.
-    n_groups : int or None, default=None
-        Public number ≥ 1 of persons, which all private steps are given; needed with
-        ``unit="group"``. None takes the one that they declare.
+        ``groups``; that of the private steps. Of `skdp.Persons` a search takes ``n_groups`` alone,
+        which all private steps are given; None takes the one that they declare.
     n_samples : int or None, default=None
         Public number of rows, which all private steps are given. None takes the one that they
-        declare, or reads it from X and says so in the report; with ``unit="group"`` it is not read.
+        declare, or reads it from X and says so in the report; with ``unit=Persons(...)`` it is not
+        read.
     n_jobs : int or None, default=None
         Number of trials that run at a time.
     random_state : int, RandomState instance or None, default=None
@@ -102,7 +101,7 @@ class DPRandomizedSearch(PrivateSearch):
         Its score: on public rows, or the noisy mean over the private ones of a score in [0, 1] per
         row, which flatters, being the best of several. By default that is the share of right
         classes, or 1 less the squared error over the squared width of the target bounds: for a
-        regression it is near 1 where R² may not be. With ``unit="group"`` it is the mean over
+        regression it is near 1 where R² may not be. With ``unit=Persons(...)`` it is the mean over
         persons of the mean of their rows, where `score` and ``scorer_`` weigh rows alike.
     scorer_ : callable
         ``(estimator, X, y) -> float``, without noise.
@@ -141,11 +140,11 @@ class DPRandomizedSearch(PrivateSearch):
 
     *Rows are scored where they were fitted.* The noise in both bounds what that can tell.
 
-    *Persons.* With ``unit="group"`` the private steps have that unit too, and fits are given the
-    groups: a pipeline by scikit-learn's metadata routing, with ``set_fit_request(groups=True)`` on
-    each private step. A person's share of a private score is the mean of its rows' scores less ½,
-    so that all of its rows together move the sum by ½ at most, and the divisor is ``n_groups``.
-    Persons with many rows weigh no more than others, in this score and not in the fits.
+    *Persons.* With ``unit=Persons(...)`` the private steps have that unit too, and fits are given
+    the groups: a pipeline by scikit-learn's metadata routing, with ``set_fit_request(groups=True)``
+    on each private step. A person's share of a private score is the mean of its rows' scores less
+    ½, so that all of its rows together move the sum by ½ at most, and the divisor is their public
+    number. Persons with many rows weigh no more than others, in this score and not in the fits.
 
     *Is it worth its cost?* Seldom where the defaults are good, because a search uses nearly half
     of the budget. At (2, 1e-5), searches over the clipping norm, the prior and the steps of
@@ -206,8 +205,9 @@ class DPRandomizedSearch(PrivateSearch):
         y : array-like of shape (n_samples,) or None, default=None
             Class labels or targets.
         groups : array-like of shape (n_samples,) or None, default=None
-            With ``unit="group"``: the person whose row it is, as any label. All trials are fitted
-            with them; a pipeline passes them on to steps with ``set_fit_request(groups=True)``.
+            With ``unit=Persons(...)``: the person whose row it is, as any label. All trials are
+            fitted with them; a pipeline passes them on to steps with
+            ``set_fit_request(groups=True)``.
         X_public, y_public : array-like or None, default=None
             Rows that are *public* and like the private ones: trials are then scored on them, and
             the score costs nothing.

@@ -62,7 +62,7 @@ class DisjointSplit:
         Names of other parts with their shares, which add up to 1, instead of these two.
     groups : array-like of shape (n_samples,) or None, default=None
         The person of each row, as any label: all rows of a person are in one part, and fits with
-        ``unit="group"`` are disjoint too. Persons are assigned by a hash of the label, each by
+        ``unit=Persons(...)`` are disjoint too. Persons are assigned by a hash of the label, each by
         itself, so that sizes are random.
     neighboring_relation : {"zero_out", "add_or_remove_one", "replace_one"}
         The relation of the fits to come. Under ``add_or_remove_one`` each row is assigned by a

@@ -32,10 +32,10 @@ class DPBins(QuantileScaler):
     count nowhere in `fit`, and are a bin of their own in `transform`.
 
     **Privacy.** `fit` is (epsilon, delta)-differentially private under ``neighboring_relation``:
-    all of its attributes together. The unit is a row, or with ``unit="group"`` a person with all of
-    its rows. The number of rows is never read. The guarantee covers one fit; each further fit on
-    the same rows is a further release. It is *not* one for a seeded fit. `transform` works on each
-    row by itself with released numbers; what it returns are rows, as private as those that went in.
+    all of its attributes together. The ``unit`` is a row, or a person with all of its rows. The
+    number of rows is never read. The guarantee covers one fit; each further fit on the same rows is
+    a further release. It is *not* one for a seeded fit. `transform` works on each row by itself
+    with released numbers; what it returns are rows, as private as those that went in.
 
     Parameters
     ----------
@@ -54,10 +54,8 @@ class DPBins(QuantileScaler):
         δ in [0, 1); should be well below 1/n. 0 is pure differential privacy.
     neighboring_relation : {"zero_out", "add_or_remove_one", "replace_one"}, default="zero_out"
         Who is a neighbour.
-    unit, n_groups, rows_per_group, max_rows_per_group : optional
-        As of `DPStandardScaler`.
-    group_clip : float or "auto", default="auto"
-        Not used here: a person's values share the weight of one.
+    unit : "row" or Persons, default="row"
+        As of `DPStandardScaler`. A person's values share the weight of one.
     resolution : float, default=1e-6
         As of `DPQuantileScaler`.
     quantile_epsilon : float or None, default=None

@@ -29,11 +29,11 @@ class DPPCA(ClassNamePrefixFeaturesOutMixin, PrivateTransformer):
     Rows are not centred: scale or standardise them first.
 
     **Privacy.** `fit` is (epsilon, delta)-differentially private under ``neighboring_relation``:
-    all of its attributes together. The unit is a row, or with ``unit="group"`` a person with all of
-    its rows. The number of rows is never read. The guarantee covers one fit; each further fit on
-    the same rows is a further release. It is *not* one for a seeded fit, and treats floating-point
-    Gaussian noise as exact. `transform` projects each row by itself; what it returns are rows, as
-    private as those that went in.
+    all of its attributes together. The ``unit`` is a row, or a person with all of its rows. The
+    number of rows is never read. The guarantee covers one fit; each further fit on the same rows is
+    a further release. It is *not* one for a seeded fit, and treats floating-point Gaussian noise as
+    exact. `transform` projects each row by itself; what it returns are rows, as private as those
+    that went in.
 
     Parameters
     ----------
@@ -47,7 +47,7 @@ class DPPCA(ClassNamePrefixFeaturesOutMixin, PrivateTransformer):
         δ in (0, 1); should be well below 1/n.
     neighboring_relation : {"zero_out", "add_or_remove_one", "replace_one"}, default="zero_out"
         Who is a neighbour.
-    unit, n_groups, rows_per_group, group_clip, max_rows_per_group : optional
+    unit : optional
         As of `DPStandardScaler`.
     data_norm : float or "auto", default="auto"
         Euclidean norm > 0 to which rows are clipped, in `fit` and in `transform`. A public bound.

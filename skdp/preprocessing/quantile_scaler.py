@@ -30,11 +30,11 @@ class DPQuantileScaler(OneToOneFeatureMixin, QuantileScaler):
     the middle between the quantiles.
 
     **Privacy.** `fit` is (epsilon, delta)-differentially private under ``neighboring_relation``:
-    all of its attributes together. The unit is a row, or with ``unit="group"`` a person with all of
-    its rows. The number of rows is never read. The guarantee covers one fit; each further fit on
-    the same rows is a further release. It is *not* one for a seeded fit. `transform` works on each
-    row by itself with released numbers, so imputing missing values costs nothing; what it returns
-    are rows, as private as those that went in.
+    all of its attributes together. The ``unit`` is a row, or a person with all of its rows. The
+    number of rows is never read. The guarantee covers one fit; each further fit on the same rows is
+    a further release. It is *not* one for a seeded fit. `transform` works on each row by itself
+    with released numbers, so imputing missing values costs nothing; what it returns are rows, as
+    private as those that went in.
 
     Parameters
     ----------
@@ -50,10 +50,8 @@ class DPQuantileScaler(OneToOneFeatureMixin, QuantileScaler):
         of the 2 n_features quantiles its share of ε and no more.
     neighboring_relation : {"zero_out", "add_or_remove_one", "replace_one"}, default="zero_out"
         Who is a neighbour.
-    unit, n_groups, rows_per_group, max_rows_per_group : optional
-        As of `DPStandardScaler`.
-    group_clip : float or "auto", default="auto"
-        Not used here: a person's values share the weight of one.
+    unit : "row" or Persons, default="row"
+        As of `DPStandardScaler`. A person's values share the weight of one.
     quantile_range : (float, float), default=(5, 95)
         Percentiles, 0 ≤ low < high ≤ 100. Quantiles further inside are found with fewer rows.
     resolution : float, default=1e-6
@@ -95,10 +93,10 @@ class DPQuantileScaler(OneToOneFeatureMixin, QuantileScaler):
     feature; where one data set has the value and the other has none, this is the add/remove case
     of `QuantileMechanism`, whose range 2 max(q, 1 - q) is at most the 2 of replace-one.
 
-    *Persons.* With ``unit="group"`` the k values that a person has of a feature have the weight 1/k
-    each, or very nearly: all of them together move a quantile no further than one does
+    *Persons.* With ``unit=Persons(...)`` the k values that a person has of a feature have the
+    weight 1/k each, or very nearly: all of them together move a quantile no further than one does
     (`QuantileMechanism` has the proof), and quantiles are those of a row drawn from a random
-    person. ``group_clip`` is of no use here. Without privacy they are those of rows.
+    person. A ``clip`` is of no use here. Without privacy they are those of rows.
 
     *Account.* Each quantile is an exponential mechanism: between neighbours its log-density moves
     by a function whose range is at most ``quantile_epsilon_`` (shown there), which is what

@@ -31,12 +31,11 @@ class DPStandardScaler(OneToOneFeatureMixin, PrivateScaler):
     count nowhere in `fit`, and become 0 in `transform`: the private mean.
 
     **Privacy.** `fit` is (epsilon, delta)-differentially private under ``neighboring_relation``:
-    all of its attributes together. The unit is a row, or with ``unit="group"`` a person with all of
-    its rows. The number of rows is never read. The guarantee covers one fit; each further fit on
-    the same rows is a further release. It is *not* one for a seeded fit, and treats floating-point
-    Gaussian noise as exact. `transform` works on each row by itself with released numbers, so
-    imputing missing values costs nothing; what it returns are rows, as private as those that went
-    in.
+    all of its attributes together. The ``unit`` is a row, or a person with all of its rows. The
+    number of rows is never read. The guarantee covers one fit; each further fit on the same rows is
+    a further release. It is *not* one for a seeded fit, and treats floating-point Gaussian noise as
+    exact. `transform` works on each row by itself with released numbers, so imputing missing values
+    costs nothing; what it returns are rows, as private as those that went in.
 
     Parameters
     ----------
@@ -50,18 +49,9 @@ class DPStandardScaler(OneToOneFeatureMixin, PrivateScaler):
         δ in (0, 1); should be well below 1/n.
     neighboring_relation : {"zero_out", "add_or_remove_one", "replace_one"}, default="zero_out"
         Who is a neighbour.
-    unit : {"row", "group"}, default="row"
+    unit : "row" or Persons, default="row"
         The privacy unit: a row, or a person with all of its rows, given to `fit` as ``groups``;
-        see the guide page on rows and people.
-    n_groups : int or None, default=None
-        Public number ≥ 1 of persons; not needed here.
-    rows_per_group : float or None, default=None
-        Public mean number ≥ 1 of rows of a person. None is 5.
-    group_clip : float or "auto", default="auto"
-        Not used here: a person's share is bounded by ``rows_per_group`` times that of a row.
-    max_rows_per_group : int or None, default=None
-        Rows ≥ 1 of a person that take part, at most; which ones does not depend on other rows.
-        None is all.
+        see `skdp.Persons`. A person's share is at most ``rows_per_group`` times that of a row.
     output_norm : float or "auto", default="auto"
         Euclidean norm > 0 to which transformed rows are clipped. ``"auto"`` is √n_features, about
         the norm of an ordinary row.

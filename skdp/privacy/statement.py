@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from skdp.privacy.accounting import NOT_A_BOUND
 from skdp.relations import ADD_OR_REMOVE_ONE, GROUP, REPLACE_ONE, ZERO_OUT, check_relation
+from skdp.rows.persons import Persons
 
 if TYPE_CHECKING:
     from skdp.privacy.report import PrivacyReport
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 _IN_100 = "who errs on 1 in 100 non-members finds at most {} in 100 members"
 _PACKAGES = ("dp-accounting", "numpy", "scipy", "scikit-learn")
 _NO_FACTS = ("random_state", "verbose", "n_jobs", "memory")
-_FIRST = ("n_samples", "n_groups", "classes", "lower", "upper", "data_norm", "epsilon", "delta")
+_FIRST = ("n_samples", "classes", "lower", "upper", "data_norm", "epsilon", "delta")
 _MOST_SHOWN = 12  # parts of a list
 _MEMBERS = (
     "An attacker who sees the release, knows every other {unit}, and mistakes {share} outsiders "
@@ -111,7 +112,7 @@ def _shown(value: Any) -> str:
     """A value of a parameter; no repr of an object, in which anything could stand."""
     if hasattr(value, "tolist") and not isinstance(value, type):  # of numpy, pandas, polars
         value = value.tolist()
-    if value is None or isinstance(value, bool | int | float | str):
+    if value is None or isinstance(value, bool | int | float | str | Persons):
         return repr(value) if len(repr(value)) <= 100 else f"{repr(value)[:100]}…"
     if isinstance(value, Mapping):
         items = [f"{_shown(key)}: {_shown(part)}" for key, part in value.items()]

@@ -118,7 +118,7 @@ class Scatter:
         if not n_rows:
             return Seen()
         if chunk.groups is None:
-            return Seen(problem="Expected (X, y, groups) with unit='group': it has no persons.")
+            return Seen(problem="Expected (X, y, groups) where persons are protected: it has none.")
         try:
             keys = (self.key, self.key[::-1] + b"2")
             digests = [d[c] for d, c in (label_digests(chunk.groups, n_rows, k) for k in keys)]

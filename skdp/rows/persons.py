@@ -12,13 +12,14 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Set
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import numpy as np
 
 from skdp.fitting.types import ArrayLike
-from skdp.fitting.validate import in_range, integer, number_or_auto
+from skdp.fitting.validate import expected, in_range, integer, number_or_auto
+from skdp.relations import GROUP, ROW
 
 _SHORT = 4  # times the number of rows
 
@@ -58,28 +59,6 @@ class PersonUnit:
     clip: float
     most_rows: int | None = None
 
-    @classmethod
-    def of(
-        cls, n_groups: int | None, rows_per_group: Any, clip: Any, most_rows: Any, n_samples: Any
-    ) -> PersonUnit:
-        """Check what was declared, and fill in the defaults."""
-        if most_rows is not None:
-            most_rows = integer(1, "or None", max_rows_per_group=most_rows)
-        if rows_per_group is None:
-            rows_per_group = ROWS_PER_GROUP
-            if n_groups is not None and n_samples is not None:
-                rows_per_group = max(1.0, integer(1, n_samples=n_samples) / n_groups)
-        mean = in_range(1.0, 1e9, "or None", closed="both", rows_per_group=rows_per_group)
-        if most_rows is not None:
-            # No person has more rows than take part: a larger bound cuts nothing and adds noise.
-            mean = min(mean, float(most_rows))
-        return cls(
-            n_groups,
-            mean,
-            number_or_auto(((3.0 * mean + 1.0) / 4.0) ** 0.5, group_clip=clip),
-            most_rows,
-        )
-
     @property
     def bound_in_words(self) -> str:
         """What a person may contribute."""
@@ -92,6 +71,106 @@ class PersonUnit:
     def n_rows(self) -> int | None:
         """Number of rows, about: a function of what was declared."""
         return None if self.n_groups is None else max(1, round(self.n_groups * self.rows_per_group))
+
+
+@dataclass(frozen=True)
+class Persons:
+    """Persons as the privacy unit: all rows of one person are protected together.
+
+    Given as ``unit=Persons(...)``, in the place of ``unit="row"``, to an estimator, a statistic or
+    a report, whose `fit` or call then takes ``groups``: one label per row. A value: two with equal
+    fields are equal, and one may be given to all steps of a workflow, or searched over as
+    ``{"unit": [Persons(100, clip=1), ...]}``. Statistics, reports, searches and conformal sets take
+    one field, and refuse the others.
+
+    Parameters
+    ----------
+    n_groups : int or None, default=None
+        Public number ≥ 1 of persons, about. Needed by estimators that have ``n_samples``, by
+        conformal sets and searches; a search takes the one that its private steps declare.
+    rows_per_group : float or None, default=None
+        Public mean number ≥ 1 of rows of a person. None is ``n_samples / n_groups`` where both are
+        declared, else 5.
+    clip : float or "auto", default="auto"
+        Bound > 0 on what a person contributes to sums of scores or gradients, which nearly cancel,
+        over that on one row. ``"auto"`` is √((3 rows_per_group + 1)/4). Of `OPSPosteriorSampler`
+        and `OPSRegressor` it is what the rows of a person weigh together, at most, and
+        ``rows_per_group`` where ``"auto"``. Scalers, bins and `DPPCA` do not use it.
+    max_rows : int or None, default=None
+        Rows ≥ 1 of a person that take part, at most: a random subset, by a hash of the person's
+        label and number of rows. None is all, and 1 in reports; sums and means of
+        `skdp.statistics` need it. A larger ``rows_per_group`` counts as this number.
+
+    See Also
+    --------
+    skdp.PrivacyLedger : With ``unit="group"`` adds up what fits cost a person.
+
+    Examples
+    --------
+    >>> from skdp import DPStandardScaler, Persons
+    >>> scaler = DPStandardScaler(unit=Persons(rows_per_group=3), epsilon=float("inf"))
+    >>> scaler.fit([[1.0], [0.5], [-1.0]], groups=["ann", "bo", "ann"]).unit
+    Persons(rows_per_group=3)
+    """
+
+    n_groups: int | None = None
+    _: KW_ONLY
+    rows_per_group: float | None = None
+    clip: float | str = "auto"
+    max_rows: int | None = None
+
+    def __post_init__(self) -> None:
+        facts_of(self)  # which refuses what is none
+
+    def __repr__(self) -> str:
+        said = [f"{k}={v!r}" for k, v in vars(self).items() if v != getattr(type(self), k)]
+        return f"Persons({', '.join(said)})"
+
+
+def facts_of(persons: Persons, n_samples: Any = None, *, counted: bool = False) -> PersonUnit:
+    """Check the fields, and fill in defaults, from a declared number of rows if there is one.
+
+    Where persons are ``counted``, their number is needed.
+    """
+    n_groups, mean, most = persons.n_groups, persons.rows_per_group, persons.max_rows
+    if counted and n_groups is None:
+        remedy = "persons cannot be counted privately: declare about how many there are"
+        raise expected("a public number of persons", remedy, n_groups=None)
+    n_groups = None if n_groups is None else integer(1, "or None", n_groups=n_groups)
+    most = None if most is None else integer(1, "or None", max_rows=most)
+    if mean is None:
+        mean = ROWS_PER_GROUP
+        if n_groups is not None and n_samples is not None:
+            mean = max(1.0, integer(1, n_samples=n_samples) / n_groups)
+    mean = in_range(1.0, 1e9, "or None", closed="both", rows_per_group=mean)
+    if most is not None:
+        # No person has more rows than take part: a larger bound cuts nothing and adds noise.
+        mean = min(mean, float(most))
+    clip = number_or_auto(((3.0 * mean + 1.0) / 4.0) ** 0.5, clip=persons.clip)
+    return PersonUnit(n_groups, mean, clip, most)
+
+
+IN_WORDS = {ROW: "'row'", GROUP: "Persons(...)"}
+_OTHERWISE = "write skdp.Persons(n_groups=..., rows_per_group=..., clip=..., max_rows=...)"
+
+
+def persons_of(unit: Any, remedy: str = "", *, alone: str = "") -> Persons | None:
+    """Return the persons that a unit protects, None of rows, and refuse whatever else it is.
+
+    ``alone`` is the one field that has a meaning, where the others have none.
+    """
+    if isinstance(unit, Persons):
+        if alone and unit != Persons(**{alone: getattr(unit, alone)}):
+            raise expected(f"Persons with {alone} alone, or 'row'", unit=unit)
+        return unit
+    if not isinstance(unit, str) or unit != ROW:
+        raise expected("'row' or Persons", remedy or _OTHERWISE, unit=unit)
+    return None
+
+
+def kind_of(unit: Any, remedy: str = "") -> str:
+    """Return ``"row"``, or ``"group"`` of `Persons`; whatever else is refused."""
+    return ROW if persons_of(unit, remedy) is None else GROUP
 
 
 def rows_of_persons(

@@ -18,13 +18,13 @@ from skdp.fitting.estimator import PrivateEstimator
 from skdp.fitting.input import without_data
 from skdp.fitting.plan import FitPlan, PublicFacts
 from skdp.fitting.reading import Records
-from skdp.fitting.validate import expected, in_range, integer, moderate_range, one_of
+from skdp.fitting.validate import expected, in_range, moderate_range, one_of
 from skdp.mechanisms import GeometricMechanism
 from skdp.privacy.budget import Budget
 from skdp.privacy.events import PureDpEvent
 from skdp.privacy.report import PrivacyReport
-from skdp.relations import ROW, UNITS, Relation
-from skdp.rows.persons import PersonUnit
+from skdp.relations import Relation
+from skdp.rows.persons import Persons, PersonUnit, facts_of, persons_of
 
 DATA, POPULATION = OF = ("data", "population")
 _EPSILONS = 1e-6, 50.0
@@ -243,8 +243,7 @@ class Query(PrivateEstimator):
     _: KW_ONLY
     epsilon: float
     neighboring_relation: str
-    unit: str
-    max_rows_per_group: int | None
+    unit: str | Persons
     level: float
     random_state: Any
     delta: float = 0.0
@@ -285,18 +284,14 @@ class Query(PrivateEstimator):
         return ("the number of values, which was read from them, is public",) * self._n_is_public
 
     def _persons(self) -> PersonUnit | None:
-        most = self.max_rows_per_group
-        if one_of(UNITS, unit=self.unit) == ROW:
-            if most is not None:
-                raise expected("None with unit='row'", max_rows_per_group=most)
+        if (persons := persons_of(self.unit, alone="max_rows")) is None:
             return None
         if self.interval_of == POPULATION:
             remedy = "rows of a person are no independent draws"
-            raise expected("'data' with unit='group'", remedy, interval_of=self.interval_of)
-        if most is not None or self.config.needs_most_rows:
-            remedy = "the noise is in proportion to it" * self.config.needs_most_rows
-            most = integer(1, remedy, max_rows_per_group=most)
-        return PersonUnit(None, 1.0, 1.0, most)
+            raise expected("'data' with unit=Persons(...)", remedy, interval_of=self.interval_of)
+        if persons.max_rows is None and self.config.needs_most_rows:
+            raise expected("an integer >= 1", "the noise is in proportion to it", max_rows=None)
+        return facts_of(replace(persons, rows_per_group=1.0))
 
     def _person_bound(self, persons: PersonUnit) -> str:
         if self.config.needs_most_rows:

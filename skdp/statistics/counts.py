@@ -12,6 +12,7 @@ from skdp.fitting.streams import Streams
 from skdp.fitting.types import ArrayLike, Given, Seed
 from skdp.fitting.validate import as_array, expected, integer, moderate_range
 from skdp.relations import ROW, ZERO_OUT
+from skdp.rows.persons import Persons
 from skdp.statistics._noise import geometric_quantile
 from skdp.statistics._query import Answer, PrivateStatistic, StatisticConfig, answer
 
@@ -61,9 +62,8 @@ def dp_count(
     *,
     epsilon: float,
     neighboring_relation: str = ZERO_OUT,
-    unit: str = ROW,
+    unit: str | Persons = ROW,
     groups: Given = None,
-    max_rows_per_group: int | None = None,
     sample_weight: Given = None,
     max_sample_weight: float = 1.0,
     level: float = 0.9,
@@ -77,7 +77,7 @@ def dp_count(
         Numbers, NaN where one is missing; or booleans: ``dp_count(ages > 65, ...)``.
     epsilon : float
         ε in [1e-6, 50], of all columns together.
-    neighboring_relation, unit, groups, max_rows_per_group, sample_weight, max_sample_weight, \
+    neighboring_relation, unit, groups, sample_weight, max_sample_weight, \
 level, random_state
         As in `dp_mean`.
 
@@ -119,9 +119,8 @@ def dp_histogram(
     upper: float | None = None,
     epsilon: float,
     neighboring_relation: str = ZERO_OUT,
-    unit: str = ROW,
+    unit: str | Persons = ROW,
     groups: Given = None,
-    max_rows_per_group: int | None = None,
     sample_weight: Given = None,
     max_sample_weight: float = 1.0,
     level: float = 0.9,
@@ -140,7 +139,7 @@ def dp_histogram(
         Declared bounds, public; given if and only if ``bins`` is a number.
     epsilon : float
         ε in [1e-6, 50], of all bins and columns together.
-    neighboring_relation, unit, groups, max_rows_per_group, sample_weight, max_sample_weight, \
+    neighboring_relation, unit, groups, sample_weight, max_sample_weight, \
 level, random_state
         As in `dp_mean`.
 

@@ -26,6 +26,7 @@ from skdp.fitting.validate import as_array
 from skdp.mechanisms import GaussianMechanism, GeometricMechanism
 from skdp.privacy.events import ComposedDpEvent, PureDpEvent
 from skdp.relations import ROW, ZERO_OUT
+from skdp.rows.persons import Persons
 from skdp.statistics._noise import geometric_quantile
 from skdp.statistics._query import Answer, PrivateStatistic, answer, sums
 from skdp.statistics.moments import MeanConfig, Share
@@ -183,9 +184,8 @@ def dp_covariance(
     delta: float = 0.0,
     neighboring_relation: str = ZERO_OUT,
     missing: bool = False,
-    unit: str = ROW,
+    unit: str | Persons = ROW,
     groups: Given = None,
-    max_rows_per_group: int | None = None,
     sample_weight: Given = None,
     max_sample_weight: float = 1.0,
     level: float = 0.9,
@@ -197,7 +197,7 @@ def dp_covariance(
     ----------
     values : array-like of shape (n, d)
         Numbers. A row with a missing value (NaN) counts nowhere.
-    lower, upper, epsilon, neighboring_relation, missing, unit, groups, max_rows_per_group, \
+    lower, upper, epsilon, neighboring_relation, missing, unit, groups, \
 sample_weight, max_sample_weight, level, random_state
         As in `dp_mean`.
     delta : float, default=0.0

@@ -16,6 +16,7 @@ import numpy as np
 from skdp.fitting.streams import Streams
 from skdp.fitting.types import ArrayLike, Given, Seed
 from skdp.relations import ROW, ZERO_OUT
+from skdp.rows.persons import Persons
 from skdp.statistics._noise import kept, tail
 from skdp.statistics._query import (
     ALIKE,
@@ -222,9 +223,8 @@ def dp_mean(
     epsilon: float,
     neighboring_relation: str = ZERO_OUT,
     missing: bool = False,
-    unit: str = ROW,
+    unit: str | Persons = ROW,
     groups: Given = None,
-    max_rows_per_group: int | None = None,
     sample_weight: Given = None,
     max_sample_weight: float = 1.0,
     level: float = 0.9,
@@ -250,14 +250,12 @@ def dp_mean(
     missing : bool, default=False
         Whether values may be missing where the number of rows is public: the number of values is
         private then and costs part of the noise. With False, NaN is refused there.
-    unit : {"row", "group"}, default="row"
-        What is protected: a row, or a person with all of its rows.
+    unit : "row" or Persons, default="row"
+        What is protected: a row, or a person with all of its rows. Of `skdp.Persons` a statistic
+        takes ``max_rows`` alone: rows ≥ 1 of a person that take part, at most; the noise is in
+        proportion to it. The statistic is that of the rows that are left.
     groups : array-like of shape (n,) or None, default=None
-        With ``unit="group"``: the person whose row it is, as any label.
-    max_rows_per_group : int or None, default=None
-        With ``unit="group"``: rows ≥ 1 of a person that take part, at most; the noise is in
-        proportion to it. Which ones does not depend on other rows. The statistic is that of the
-        rows that are left.
+        With ``unit=Persons(...)``: the person whose row it is, as any label.
     sample_weight : array-like of shape (n,) or None, default=None
         Weights of rows in [0, ``max_sample_weight``], for all columns: a row of weight 2 counts as
         two. As private as the rows, and so is their sum; NaN is taken as with ``missing=True``.

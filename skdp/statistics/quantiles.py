@@ -19,6 +19,7 @@ from skdp.mechanisms._segments import integer_weights
 from skdp.mechanisms.quantile import GRID, WEIGHT_ERROR
 from skdp.privacy.events import ComposedDpEvent, PureDpEvent
 from skdp.relations import ROW, ZERO_OUT
+from skdp.rows.persons import Persons
 from skdp.statistics._noise import geometric_quantile
 from skdp.statistics._query import (
     DATA,
@@ -149,9 +150,8 @@ def dp_quantile(
     upper: ArrayLike,
     epsilon: float,
     neighboring_relation: str = ZERO_OUT,
-    unit: str = ROW,
+    unit: str | Persons = ROW,
     groups: Given = None,
-    max_rows_per_group: int | None = None,
     sample_weight: Given = None,
     max_sample_weight: float = 1.0,
     interval_share: float = 0.0,
@@ -169,10 +169,9 @@ def dp_quantile(
         Which, in [0, 1]; 0.5 is the median. Several share the budget.
     lower, upper, epsilon, neighboring_relation, unit, groups, sample_weight, max_sample_weight, \
 level, random_state
-        As in `dp_mean`.
-    max_rows_per_group : int or None, default=None
-        Rows of a person that take part, at most, or all: the values of a person have the weight of
-        one together, or the mean of their weights, so that their number costs nothing.
+        As in `dp_mean`. With persons the values of one have the weight of one together, or the mean
+        of their weights, so that their number costs nothing: ``max_rows`` may be None, which is
+        all.
     interval_share : float, default=0.0
         Share of ε, in [0, 1), that is spent on the interval. With 0 the interval is the whole range
         from ``lower`` to ``upper``: between two private values there may be any number of others.

@@ -15,6 +15,7 @@ import numpy as np
 from skdp.fitting.streams import Streams
 from skdp.fitting.types import ArrayLike, Given, Seed
 from skdp.relations import ROW, ZERO_OUT
+from skdp.rows.persons import Persons
 from skdp.statistics._query import Answer, PrivateStatistic, answer
 from skdp.statistics.moments import MeanConfig
 
@@ -65,9 +66,8 @@ def dp_var(
     epsilon: float,
     neighboring_relation: str = ZERO_OUT,
     missing: bool = False,
-    unit: str = ROW,
+    unit: str | Persons = ROW,
     groups: Given = None,
-    max_rows_per_group: int | None = None,
     sample_weight: Given = None,
     max_sample_weight: float = 1.0,
     level: float = 0.9,
@@ -79,7 +79,7 @@ def dp_var(
     ----------
     values : array-like of shape (n,) or (n, d)
         Numbers, NaN where one is missing.
-    lower, upper, epsilon, neighboring_relation, missing, unit, groups, max_rows_per_group, \
+    lower, upper, epsilon, neighboring_relation, missing, unit, groups, \
 sample_weight, max_sample_weight, level, random_state
         As in `dp_mean`.
 

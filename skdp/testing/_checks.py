@@ -253,8 +253,8 @@ def check_private_estimator(
     check_scikit_learn       `sklearn.utils.estimator_checks.check_estimator`
     ======================== =====================================================================
 
-    An estimator with ``unit="group"`` is checked with ``unit="row"`` where rows are changed, and by
-    itself for the rest, with 8 persons and a parameter ``n_groups`` set to 9 where it is None:
+    An estimator with ``unit=Persons()`` is checked with ``unit="row"`` where rows are changed, and
+    by itself for the rest, with 8 persons and ``n_groups=9`` where it is None:
 
     ======================== =====================================================================
     check_persons_replay     as check_replay, where all rows of a person change, go or come

@@ -3,46 +3,51 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from sklearn.base import clone
 
 from skdp.engine.release_hook import MechanismCall, Release
-from skdp.relations import GROUP, ROW
+from skdp.relations import ROW
+from skdp.rows.persons import Persons
 from skdp.testing._inputs import NAN, TEXT, N
 
 N_PERSONS = 8
 GROUPS = np.random.default_rng(0).permutation(np.arange(N) % N_PERSONS)
 MANY = 4 * N  # rows of a person that has most of the table
-_PUBLIC = {"n_groups": None, "rows_per_group": None, "max_rows_per_group": None}
-_ROWS = {"unit": ROW, "group_clip": "auto", **_PUBLIC}
 _IN_FLOAT32 = 1e-6  # of a sum, that a network in single precision may round
 
 
 def protects_persons(estimator: Any) -> bool:
     """Whether an estimator, or a part of it, was told to protect persons."""
+    return bool(_persons_in(estimator))
+
+
+def _persons_in(estimator: Any) -> dict[str, Persons]:
+    """Persons that an estimator and its parts protect, by the name of the parameter."""
     known = estimator.get_params().items()
-    return any(name.rpartition("__")[2] == "unit" and value == GROUP for name, value in known)
+    units = {name: value for name, value in known if isinstance(value, Persons)}
+    return {name: value for name, value in units.items() if name.rpartition("__")[2] == "unit"}
 
 
 def of_rows(estimator: Any) -> Any:
     """Return a clone that protects rows."""
-    estimator = clone(estimator)
-    names = {name: name.rpartition("__")[2] for name in estimator.get_params()}
-    return estimator.set_params(**{name: _ROWS[p] for name, p in names.items() if p in _ROWS})
+    copy: Any = clone(estimator)
+    return copy.set_params(**dict.fromkeys(_persons_in(copy), ROW))
 
 
 def with_persons(estimator: Any) -> Any:
-    """Return a clone for which a number of persons is declared where it takes one and has none.
+    """Return a clone for which a number of persons is declared where there is none.
 
     It is one more than `GROUPS` has, because some samplers refuse more than were declared. A
     declared number of rows and one of persons say how many rows a person has.
     """
-    estimator = clone(estimator)
-    known = estimator.get_params()
-    missing = [n for n, v in known.items() if n.rpartition("__")[2] == "n_groups" and v is None]
-    return estimator.set_params(**dict.fromkeys(missing, N_PERSONS + 1))
+    copy: Any = clone(estimator)
+    known = _persons_in(copy).items()
+    counted = {name: replace(own, n_groups=own.n_groups or N_PERSONS + 1) for name, own in known}
+    return copy.set_params(**counted)
 
 
 def bad_groups() -> Iterator[tuple[str, Any]]:

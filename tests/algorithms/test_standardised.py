@@ -17,6 +17,7 @@ from skdp import (
     DPVariationalLogisticRegression,
     DPVariationalPoissonRegression,
     FitWarning,
+    Persons,
     PrivacyLedger,
 )
 from skdp.algorithms.noise_aware import columns, draws, families, glm, matrices, posterior, steps
@@ -570,7 +571,7 @@ def test_scales_are_told_by_all_steps_together():
 
 # --- what is released and stated ------------------------------------------------------------------
 
-PERSONS = {"unit": "group", "n_groups": N // 4, "rows_per_group": 4, "n_samples": None}
+PERSONS = {"unit": Persons(N // 4, rows_per_group=4), "n_samples": None}
 PLANS = [
     {},
     {"secure": True, "max_iter": 3},

@@ -21,6 +21,7 @@ from skdp import (
     DPSGDClassifier,
     DPVariationalLogisticRegression,
     OPSPosteriorSampler,
+    Persons,
     PrivacyLedger,
     PrivacyWarning,
 )
@@ -147,7 +148,7 @@ def right(name):
     if name == "persons":
         return DPVariationalLogisticRegression(
             **budget, classes=[0, 1], inference="dpvi", max_iter=1, clip_norm=0.01,
-            fit_intercept=False, unit="group", n_groups=10, rows_per_group=4,
+            fit_intercept=False, unit=Persons(10, rows_per_group=4),
         ), {"statistic": "trace"}  # fmt: skip
     rows = {"X": np.zeros((9, 64)), "canary": (np.append(np.zeros(63), 1.0), 1)}
     rows |= {"statistic": last_weights, "neighbor": "removed"}
@@ -590,11 +591,11 @@ def test_persons_are_audited_where_the_relation_the_groups_or_the_estimator_say_
     report = audit_estimator(noisy_persons, **claim, X=np.eye(2), groups=[7, 7])
     assert (report.neighboring_relation, report.neighbor) == ("zero_out_group", "removed")
     model = DPVariationalLogisticRegression(
-        2.0, classes=[0, 1], inference="dpvi", max_iter=1, unit="group", n_groups=10
+        2.0, classes=[0, 1], inference="dpvi", max_iter=1, unit=Persons(10)
     )
     report = audit_estimator(model, n_fits=20, **SURE)
     assert (report.unit, report.neighbor, report.violation) == ("group", "removed", False)
-    with pytest.raises(ValueError, match=r"unit='row' .* to be 'group'"):
+    with pytest.raises(ValueError, match=r"unit='row' .* to be Persons"):
         audit_estimator(right("variational")[0], groups=np.arange(9))
     with pytest.raises(ValueError, match=r"groups=None .* to be given"):
         audit_estimator(SaysPersons())
@@ -605,7 +606,7 @@ def test_persons_are_audited_where_the_relation_the_groups_or_the_estimator_say_
 
 def test_groups_that_are_given_are_charged():
     model = DPVariationalLogisticRegression(
-        2.0, classes=[0, 1], inference="dpvi", max_iter=1, unit="group", n_groups=10
+        2.0, classes=[0, 1], inference="dpvi", max_iter=1, unit=Persons(10)
     )
     with PrivacyLedger(unit="group") as ledger:
         audit_estimator(model, n_fits=20)

@@ -27,6 +27,7 @@ from skdp import (
     DPVariationalModel,
     DPVariationalPoissonRegression,
     NormClipper,
+    Persons,
     PrivacyLedger,
 )
 from skdp.data import RowWise
@@ -112,11 +113,11 @@ def test_columns_in_blocks_other_cuts_and_unknown_sizes(fixed):
 
 
 def test_persons_are_brought_together(fixed):
-    unit = {"unit": "group", "n_groups": 30, "rows_per_group": 5, "n_samples": None}
+    unit = {"unit": Persons(30, rows_per_group=5), "n_samples": None}
     whole = classifier(secure=True, **unit).fit(X, Y, groups=FRAME.who)
     found = classifier(secure=True, **unit).fit(frame()[["a", "b"]], frame()["y"], frame()["who"])
     assert np.array_equal(found.coef_, whole.coef_)
-    with pytest.raises(ValueError, match="unit='group'"):
+    with pytest.raises(ValueError, match="unit=Persons"):
         classifier(**unit).fit(*arrays())
 
 

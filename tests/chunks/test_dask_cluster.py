@@ -19,7 +19,7 @@ import pytest
 from chunks.faulty import PLANTED, X, Y
 from chunks.test_faults import words_of
 
-from skdp import DPVariationalLogisticRegression, PrivacyLedger
+from skdp import DPVariationalLogisticRegression, Persons, PrivacyLedger
 from skdp.fitting import charge
 from skdp.fitting.streams import Streams
 from skdp.rows.dask_rows import DaskRows
@@ -138,7 +138,7 @@ def test_secure_fits_are_equal_to_the_bit_on_one_and_two_workers(client):
 @pytest.mark.thorough
 def test_persons_are_brought_together_on_the_workers(client):
     who = np.arange(N) % 30
-    unit = {"unit": "group", "n_groups": 30, "rows_per_group": 5, "n_samples": None}
+    unit = {"unit": Persons(30, rows_per_group=5), "n_samples": None}
     whole = classifier(**unit).fit(X, Y, groups=who)
     rows, y = arrays()
     found = classifier(**unit).fit(rows, y, groups=da.from_array(who, chunks=30))

@@ -16,6 +16,7 @@ from skdp import (
     DPStandardScaler,
     DPVariationalLinearRegression,
     DPVariationalLogisticRegression,
+    Persons,
     PrivacyLedger,
 )
 from skdp.data import ChunkedRows
@@ -155,7 +156,7 @@ def test_one_class_only_and_no_rows_are_no_fault_of_a_chunk():
     ("model", "given", "says"),
     [
         (classifier(), {"y": Y}, "nothing beside rows in chunks"),
-        (classifier(unit="group", n_groups=10), {"groups": Y}, "nothing beside rows in chunks"),
+        (classifier(unit=Persons(10)), {"groups": Y}, "nothing beside rows in chunks"),
         (
             DPSGDClassifier(classes=[0, 1], n_samples=N, max_iter=1),
             {"sample_weight": np.ones(N)},

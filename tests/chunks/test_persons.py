@@ -15,6 +15,7 @@ from skdp import (
     DPVariationalLogisticRegression,
     DPVariationalModel,
     OPSPosteriorSampler,
+    Persons,
     PrivacyLedger,
 )
 from skdp.data import ChunkedRows
@@ -27,7 +28,7 @@ RNG = np.random.default_rng(0)
 X = RNG.uniform(-1, 1, (N, 2))
 Y = (X[:, 0] > 0).astype(int)
 WHO = RNG.integers(0, PERSONS, N)
-UNIT = {"unit": "group", "n_groups": PERSONS, "rows_per_group": 7}
+UNIT = {"unit": Persons(PERSONS, rows_per_group=7)}
 LABELS = {"classes": [0, 1], "max_iter": 3}
 MODELS = {
     "secure": lambda: DPVariationalLogisticRegression(**UNIT, **LABELS, secure=True),
@@ -125,7 +126,8 @@ def test_the_files_are_for_nobody_else(folder, monkeypatch):
 
 
 def test_the_same_rows_of_a_person_are_kept_in_each_pass():
-    model = DPVariationalLogisticRegression(**UNIT, **LABELS, max_rows_per_group=2)
+    unit = Persons(PERSONS, rows_per_group=7, max_rows=2)
+    model = DPVariationalLogisticRegression(unit=unit, **LABELS)
     assert model.fit(rows()).privacy_.unit == "group"  # else a fingerprint would differ
 
 
@@ -166,7 +168,7 @@ def with_nan(i):
 @pytest.mark.parametrize(
     ("load", "says"),
     [
-        (without_labels, "has no persons"),
+        (without_labels, "it has none"),
         (with_missing_ones, "some are missing"),
         (of_other_columns, "^A chunk has other columns"),
         (of_too_few, "one hashable label"),

@@ -9,6 +9,7 @@ from skdp import (
     BoundedScaler,
     DPVariationalLinearRegression,
     DPVariationalLogisticRegression,
+    Persons,
     PrivacyLedger,
 )
 from skdp.data import ChunkedRows
@@ -61,10 +62,7 @@ def test_a_report_is_that_of_the_rows_in_memory(y, monkeypatch):
     for module in (charge, _release):
         monkeypatch.setattr(module, "streams", lambda *given: Streams(b"fixed"))
     whole = private.report(X, y)
-    elsewhere = (
-        (in_chunks(y),),
-        (da.from_array(X, chunks=(250, 2)), da.from_array(y, chunks=250)),
-    )
+    elsewhere = ((in_chunks(y),), (da.from_array(X, chunks=(250, 2)), da.from_array(y, chunks=250)))
     for rows in elsewhere:
         with PrivacyLedger() as ledger, record_releases() as tape:
             found = private.report(*rows)
@@ -108,7 +106,7 @@ BAD = {
     "no targets": (lambda n, X, y: X, {}, "Chunk 1 of 5: Expected .X, y., of no persons"),
     "persons": (lambda n, X, y: (X, y, y), {}, "Chunk 1 of 5: Expected .X, y., of no persons"),
     "missing": (lambda n, X, y: (np.full_like(X, np.nan), y), {}, "Chunk 1 of 5: .*NaN"),
-    "a person as unit": (lambda n, X, y: (X, y), {"unit": "group"}, "needs arrays"),
+    "a person as unit": (lambda n, X, y: (X, y), {"unit": Persons()}, "needs arrays"),
 }
 
 

@@ -1,7 +1,9 @@
 """Every estimator that protects persons: the checks of `skdp.testing`, and labels of any kind."""
 
+import pickle
 from collections.abc import Callable
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,12 +13,16 @@ import pytest
 from contracts.subjects import CLASSES, PUBLIC, VARIANTS
 from sklearn.base import clone
 
-from skdp import DPStandardScaler, DPVariationalLogisticRegression, PrivacyLedger
+from skdp import DPStandardScaler, DPVariationalLogisticRegression, Persons, PrivacyLedger
 from skdp.base import PrivateEstimator, ProtectedUnit, Records, check_features
+from skdp.conformal import DPConformalClassifier
 from skdp.engine.release_hook import record
+from skdp.evaluation import private_report
 from skdp.mechanisms import GaussianMechanism
+from skdp.model_selection import DPDisjointSearch
 from skdp.privacy.ledger import charge
 from skdp.rows.person_sums import by_person
+from skdp.statistics import dp_mean
 from skdp.testing import (
     check_private_estimator,
     fixed_streams,
@@ -40,7 +46,7 @@ def of_persons(name, **changes):
     """Return an estimator of the registry that protects persons, at every level."""
     estimator = clone(VARIANTS[name])
     units = [key for key in estimator.get_params() if key.rpartition("__")[2] == "unit"]
-    return estimator.set_params(**dict.fromkeys(units, "group"), **changes)
+    return estimator.set_params(**dict.fromkeys(units, Persons()), **changes)
 
 
 KNOWING = [name for name in VARIANTS if "unit" in VARIANTS[name].get_params(deep=False)]
@@ -76,19 +82,19 @@ def test_persons_are_protected_under_each_relation(relation):
 def test_the_checks_by_person_are_part_of_the_check_of_who_protects_persons():
     names = {check.__name__ for check in PERSON_CHECKS}
     of_rows = dict(private_estimator_checks(DPStandardScaler()))
-    checks = dict(private_estimator_checks(DPStandardScaler(unit="group")))
+    checks = dict(private_estimator_checks(DPStandardScaler(unit=Persons())))
     assert names.isdisjoint(of_rows)
     assert set(checks) == names | set(of_rows)
     left_out = {"check_persons_bounded": "slow"}
     checks = dict(
-        private_estimator_checks(DPStandardScaler(unit="group"), expected_failed_checks=left_out)
+        private_estimator_checks(DPStandardScaler(unit=Persons()), expected_failed_checks=left_out)
     )
     assert set(checks) == set(of_rows) | names - set(left_out)
 
 
 @pytest.mark.thorough
 def test_the_whole_check_runs_with_persons():
-    check_private_estimator(DPStandardScaler(lower=-100, upper=100, unit="group"))
+    check_private_estimator(DPStandardScaler(lower=-100, upper=100, unit=Persons()))
 
 
 # --- an estimator of your own, and that the checks can fail --------------------------------------
@@ -190,14 +196,14 @@ class MakesPersonsUp(PrivateSum):
 
 @pytest.mark.parametrize("relation", ["zero_out", "add_or_remove_one", "replace_one"])
 def test_a_right_estimator_of_ones_own_passes(relation):
-    estimator = PrivateSum(unit="group", neighboring_relation=relation)
+    estimator = PrivateSum(unit=Persons(), neighboring_relation=relation)
     for check in PERSON_CHECKS:
         check(estimator)
 
 
 @pytest.mark.parametrize("relation", ["zero_out", "add_or_remove_one", "replace_one"])
 def test_who_sums_rows_and_claims_persons_is_found(relation):
-    wrong = ForgetsPersons(unit="group", neighboring_relation=relation)
+    wrong = ForgetsPersons(unit=Persons(), neighboring_relation=relation)
     with pytest.raises(AssertionError, match="are rows bounded instead of persons"):
         check_persons_bounded(wrong)
 
@@ -213,7 +219,7 @@ def test_who_sums_rows_and_claims_persons_is_found(relation):
 )
 def test_other_mistakes_are_found(wrong, check, text):
     with pytest.raises(AssertionError, match=text):
-        check(wrong(unit="group"))
+        check(wrong(unit=Persons()))
 
 
 class CountsRows(PrivateSum):
@@ -226,7 +232,7 @@ class CountsRows(PrivateSum):
 
 def test_a_sum_that_depends_on_the_number_of_rows_is_found():
     with pytest.raises(AssertionError, match="times the sensitivity"):
-        check_persons_bounded(CountsRows(unit="group"))
+        check_persons_bounded(CountsRows(unit=Persons()))
 
 
 # --- labels of any kind ---------------------------------------------------------------------------
@@ -308,8 +314,7 @@ NO_LABELS = {
 @pytest.mark.parametrize("name", FIRST)
 def test_labels_of_any_kind_are_persons_or_a_clear_error(name):
     estimator = declared(with_persons(of_persons(name)))
-    if "n_groups" in estimator.get_params():
-        estimator.set_params(n_groups=N)
+    estimator.set_params(unit=replace(estimator.unit, n_groups=N))
     data = good_data(estimator)
     for kind, groups in {**LABELS, **NO_LABELS}.items():
         if name in SPLITTING and kind in LABELS and len(set(map(str, groups))) < N:
@@ -335,7 +340,7 @@ def test_persons_are_who_they_are_in_any_form(kind):
     X, _ = good_data(DPStandardScaler())
     with fixed_streams():
         means = [
-            DPStandardScaler(unit="group", rows_per_group=3).fit(X, groups=groups).mean_
+            DPStandardScaler(unit=Persons(rows_per_group=3)).fit(X, groups=groups).mean_
             for groups in (GROUPS, LABELS[kind])
         ]
     np.testing.assert_allclose(*means, atol=1e-6)
@@ -344,32 +349,49 @@ def test_persons_are_who_they_are_in_any_form(kind):
 def test_a_person_beyond_the_most_rows_is_bounded_and_its_label_is_not_told():
     X, y = np.ones((60, 2)), np.arange(60) % 2
     groups = [TEXT] * 50 + [f"{code}" for code in range(10)]
-    model = DPVariationalLogisticRegression(
-        classes=[0, 1],
-        unit="group",
-        n_groups=11,
-        rows_per_group=4,
-        max_rows_per_group=6,
-        max_iter=2,
-    )
+    model = clone(MODEL).set_params(unit=Persons(11, rows_per_group=4, max_rows=6))
     with record() as tape:
         model.fit(X, y, groups=groups)
     assert tape
     assert_no_data(f"{model!r} {model.privacy_!r} {vars(model)}", "a fit")
 
 
+HALF, BOTH = np.full(N, 0.5), np.arange(N) % 2
+MODEL = DPVariationalLogisticRegression(classes=[0, 1], unit=Persons(9), max_iter=2)
+ONE_FIELD = [
+    (partial(dp_mean, HALF, lower=0, upper=1, epsilon=1.0, groups=GROUPS), "max_rows"),
+    (partial(private_report, BOTH, HALF, n_samples=N, groups=GROUPS), "max_rows"),
+    (lambda unit: DPConformalClassifier(MODEL, unit=unit).fit(HALF[:, None], BOTH, GROUPS), "n_gr"),
+    (lambda unit: DPDisjointSearch(MODEL, {}, unit=unit).fit(HALF[:, None], BOTH, GROUPS), "n_gr"),
+]
+
+
+@pytest.mark.parametrize(("what", "field"), ONE_FIELD)
+def test_what_one_field_of_persons_has_a_meaning_for_refuses_the_others(what, field):
+    with pytest.raises(ValueError, match=f"Persons with {field}.* alone"):
+        what(unit=Persons(9, max_rows=2))
+
+
+def test_persons_are_a_value():
+    one, same = Persons(9, rows_per_group=3), Persons(n_groups=9, rows_per_group=3)
+    assert one == same == pickle.loads(pickle.dumps(one)) == clone(one, safe=False)
+    assert len({one, same, Persons(9)}) == 2
+    assert repr(one) == "Persons(n_groups=9, rows_per_group=3)"
+    for bad in ({"n_groups": "many"}, {"rows_per_group": 0.5}, {"clip": -1}, {"max_rows": True}):
+        with pytest.raises(ValueError, match=f"{next(iter(bad))}="):
+            Persons(**bad)
+
+
 def test_no_noise_is_added_for_rows_that_cannot_take_part():
-    capped = {"classes": [0, 1], "unit": "group", "n_groups": 9, "max_rows_per_group": 2}
-    plans = [
-        DPVariationalLogisticRegression(rows_per_group=mean, **capped).plan(n_features=2)
-        for mean in (40, 2)
-    ]
+    units = (Persons(9, rows_per_group=mean, max_rows=2) for mean in (40, 2))
+    models = (DPVariationalLogisticRegression(classes=[0, 1], unit=unit) for unit in units)
+    plans = [model.plan(n_features=2) for model in models]
     assert plans[0].config == plans[1].config
     assert "squares to 2 times" in plans[0].privacy.sampling
 
 
 def test_a_label_that_cannot_be_shown_is_not_told_either():
-    model = DPStandardScaler(unit="group", max_rows_per_group=1)
+    model = DPStandardScaler(unit=Persons(max_rows=1))
     label = TreacherousLabel("__repr__")
     with pytest.raises(ValueError, match="groups") as refused:
         model.fit(np.ones((3, 2)), groups=[label] * 3)
@@ -382,7 +404,7 @@ def test_a_missing_text_is_no_person(missing):
         pytest.skip("numpy before 2.0 has no such type")
     texts = np.array(["a", missing, "b"], dtype=np.dtypes.StringDType(na_object=missing))
     with pytest.raises(ValueError, match="some are missing"):
-        DPStandardScaler(unit="group").fit(np.ones((3, 2)), groups=texts)
+        DPStandardScaler(unit=Persons()).fit(np.ones((3, 2)), groups=texts)
 
 
 @pytest.mark.slow
@@ -391,6 +413,6 @@ def test_a_million_persons():
     X = np.random.default_rng(0).uniform(-1, 1, (n, 1))
     labels = [f"{TEXT}{code}" for code in range(n)]
     rows = DPStandardScaler(epsilon=float("inf")).fit(X)
-    persons = DPStandardScaler(unit="group", rows_per_group=1, epsilon=float("inf"))
+    persons = DPStandardScaler(unit=Persons(rows_per_group=1), epsilon=float("inf"))
     persons.fit(X, groups=labels)
     np.testing.assert_allclose(persons.mean_, rows.mean_, atol=1e-12)

@@ -15,6 +15,7 @@ from skdp import (
     DPSGDClassifier,
     DPStandardScaler,
     DPVariationalLogisticRegression,
+    Persons,
 )
 from skdp.privacy import PrivacyLedger, privacy_of
 from skdp.testing import private_estimators, record_releases
@@ -25,7 +26,7 @@ X = RNG.uniform(-1, 1, (N, 3))
 Y = (X[:, 0] > 0).astype(int)
 GROUPS = np.array([f"person {i}" for i in RNG.permutation(np.arange(N) % PERSONS)])
 TABLE = pd.DataFrame(X, columns=["age", "income", "visits"])
-UNIT = {"unit": "group", "n_groups": PERSONS, "rows_per_group": 3}
+UNIT = {"unit": Persons(PERSONS, rows_per_group=3)}
 KEPT = []
 ALL = private_estimators()
 
@@ -68,7 +69,7 @@ def test_a_grid_search_over_folds_of_persons_passes_them_to_every_fit():
     KEPT.clear()
     with config_context(enable_metadata_routing=True), PrivacyLedger(unit="group") as ledger:
         model = make_pipeline(
-            asked(KeptScaler(-1, 1, unit="group", rows_per_group=3)), asked(logistic(KeptLogistic))
+            asked(KeptScaler(-1, 1, unit=Persons(rows_per_group=3))), asked(logistic(KeptLogistic))
         )
         search = GridSearchCV(model, {"keptlogistic__epsilon": [1.0, 3.0]}, cv=GroupKFold(2))
         search.fit(X, Y, groups=GROUPS)

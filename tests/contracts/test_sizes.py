@@ -13,6 +13,7 @@ from skdp import (
     DPStandardScaler,
     DPVariationalLinearRegression,
     DPVariationalLogisticRegression,
+    Persons,
     PrivacyLedger,
 )
 from skdp.conformal import DPConformalClassifier
@@ -82,7 +83,7 @@ OF_PERSONS = [name for name in RELEASING if "unit" in VARIANTS[name].get_params(
 @pytest.mark.parametrize("name", [name for name in OF_PERSONS if "," not in name])
 def test_any_number_of_persons_rows_is_fitted(name, relation):
     X, y = good_data(VARIANTS[name])
-    estimator = set_everywhere(with_facts(name), neighboring_relation=relation, unit="group")
+    estimator = set_everywhere(with_facts(name), neighboring_relation=relation, unit=Persons())
     estimator = with_persons(estimator)
 
     def fitted(n):
@@ -101,7 +102,7 @@ def test_any_number_of_rows_in_chunks_is_fitted_or_none(name, persons):
     X, y = good_data(VARIANTS[name])
     estimator = set_everywhere(with_facts(name), neighboring_relation=ADDED)
     if persons:
-        estimator = with_persons(set_everywhere(estimator, unit="group"))
+        estimator = with_persons(set_everywhere(estimator, unit=Persons()))
 
     def fitted(n):
         def load(i):

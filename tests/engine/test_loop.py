@@ -7,13 +7,7 @@ from bundles import bundled
 
 from skdp import DPVariationalModel
 from skdp.algorithms.dp_vi_model import CURVATURE_CLIP
-from skdp.algorithms.user_model.sums import (
-    GRADIENT,
-    OUTER,
-    SQUARES,
-    LengthCounts,
-    ModelClippedSum,
-)
+from skdp.algorithms.user_model.sums import GRADIENT, OUTER, SQUARES, LengthCounts, ModelClippedSum
 from skdp.engine import release_hook
 from skdp.engine.grid import GridSum, lattice_bound
 from skdp.engine.linear_sums import GramSum, LinearClippedSum, ScoreGramSum

@@ -175,7 +175,7 @@ def test_persons_are_clipped_by_the_sum_of_their_rows():
     flat = FlatModule(module)
     records = NetworkRecords(x, y, flat.flat, starts)
     rows = NetworkClippedSum(flat, squared_error, 0.5)
-    persons = rows.of_persons(PersonUnit.of(3, 3.0, 0.6, None, None))
+    persons = rows.of_persons(PersonUnit(3, 3.0, 0.6))
     found = persons(flat.flat.clone(), records.take(slice(None)))
     expected = torch.zeros_like(found)
     for first, last in pairwise(starts):

@@ -7,7 +7,7 @@ import pytest
 from scipy.special import expit
 from sklearn.base import clone
 
-from skdp import DPAdditiveClassifier, PrivacyLedger
+from skdp import DPAdditiveClassifier, Persons, PrivacyLedger
 from skdp.estimators import _linear
 from skdp.testing import record_releases
 
@@ -248,7 +248,7 @@ def test_several_classes_have_a_curve_each(table):
 def test_persons_are_protected(table):
     X, y = table
     declared = {name: value for name, value in DECLARED.items() if name != "n_samples"}
-    model = DPAdditiveClassifier(**declared, unit="group", n_groups=600, rows_per_group=5)
+    model = DPAdditiveClassifier(**declared, unit=Persons(600, rows_per_group=5))
     model.fit(X, y, groups=np.arange(N) // 5)
     assert model.privacy_.unit == "group"
     assert model.privacy_.epsilon <= 1.0

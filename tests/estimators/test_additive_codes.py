@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 
-from skdp import DPAdditiveClassifier, DPAdditivePoissonRegressor, DPAdditiveRegressor
+from skdp import DPAdditiveClassifier, DPAdditivePoissonRegressor, DPAdditiveRegressor, Persons
 from skdp.algorithms.additive import OfCodes
 from skdp.models.additive import Additive
 from skdp.testing import fixed_streams, record_releases
@@ -52,7 +52,7 @@ def test_passes_over_codes_release_what_passes_over_rows_do(model, options, monk
 def test_rows_are_made_where_each_records_share_is_needed():
     n = 10**6
     model = DPAdditiveClassifier(classes=[0, 1], n_samples=n)
-    persons = {"unit": "group", "n_groups": n // 10}
+    persons = {"unit": Persons(n // 10)}
     for changes, coded in (({}, True), ({"secure": True}, False), (persons, False)):
         config = clone(model).set_params(**changes).plan(n_features=20).config
         assert config.coded == coded

@@ -33,6 +33,7 @@ from skdp import (
     DPSGDRegressor,
     DPSGLDClassifier,
     DPVariationalModel,
+    Persons,
     PrivacyLedger,
 )
 from skdp.data import ChunkedRows
@@ -87,7 +88,7 @@ RUNS = {
     ),
     "discrete noise": (partial(NETWORK, secure=True), {}),
     "persons, of whom a few rows take part": (
-        partial(NETWORK, unit="group", n_groups=20, rows_per_group=3, max_rows_per_group=2),
+        partial(NETWORK, unit=Persons(20, rows_per_group=3, max_rows=2)),
         {"groups": GROUPS},
     ),
     "a regression": (
@@ -101,7 +102,7 @@ RUNS = {
         {},
     ),
     "a user's model of persons": (
-        partial(MODEL, max_iter=60, unit="group", n_groups=20, rows_per_group=3),
+        partial(MODEL, max_iter=60, unit=Persons(20, rows_per_group=3)),
         {"groups": GROUPS},
     ),
 }

@@ -7,7 +7,7 @@ from engine.networks import clipped_sum_of
 from scipy import stats
 from torch import nn
 
-from skdp import DPSGDClassifier, DPSGLDClassifier
+from skdp import DPSGDClassifier, DPSGLDClassifier, Persons
 from skdp.engine import noise, release_hook
 from skdp.engine.release_hook import MechanismCall, grid_width
 from skdp.fitting.streams import SecureStream
@@ -103,10 +103,7 @@ def test_clipped_sums_are_those_of_the_cpu(name, method):
 PARAMETERS = {
     "plain": ({}, {}),
     "weights": ({"max_sample_weight": 2.0}, {"sample_weight": np.linspace(0.0, 2.0, 120)}),
-    "persons": (
-        {"unit": "group", "n_groups": 40, "rows_per_group": 3},
-        {"groups": np.arange(120) // 3},
-    ),
+    "persons": ({"unit": Persons(40, rows_per_group=3)}, {"groups": np.arange(120) // 3}),
 }
 
 
@@ -115,7 +112,7 @@ PARAMETERS = {
 def test_a_fit_with_the_releases_of_the_cpu_is_that_of_the_cpu(two_blobs, make, kind):
     X, y = two_blobs
     facts, given = PARAMETERS[kind]
-    if "n_groups" not in facts:
+    if "unit" not in facts:
         facts = facts | {"n_samples": len(X)}
     module = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 2))  # with its weights
     facts = {"classes": [0, 1], "max_iter": 5, "module": module, **facts}

@@ -18,6 +18,7 @@ from skdp import (
     DPVariationalLinearRegression,
     DPVariationalLogisticRegression,
     DPVariationalPoissonRegression,
+    Persons,
     PrivacyLedger,
 )
 from skdp.data import ChunkedRows
@@ -213,10 +214,10 @@ class TestFits:
             ("logistic", {"max_iter": 3}),
             ("logistic", {"max_iter": 3, "secure": True, "robust": True}),
             ("logistic", {"max_iter": 3, "inference": "dpvi", "sampling_rate": 0.5}),
-            ("logistic", {"unit": "group", "n_groups": 60, "max_iter": 3}),
+            ("logistic", {"unit": Persons(60), "max_iter": 3}),
             ("softmax", {"max_iter": 4}),
             ("linear", {"max_iter": 2}),
-            ("unbounded", {"max_iter": 2, "unit": "group", "n_groups": 60}),
+            ("unbounded", {"max_iter": 2, "unit": Persons(60)}),
             ("Poisson", {"max_iter": 2}),
         ],
     )
@@ -258,7 +259,7 @@ class TestFits:
 
     def test_weights_stay_with_the_rows_of_persons(self):
         y, groups = targets("logistic"), RNG.permutation(np.arange(N) % 60)
-        facts = {"unit": "group", "n_groups": 60, "rows_per_group": 4, "robust": False}
+        facts = {"unit": Persons(60, rows_per_group=4), "robust": False}
         persons = model("logistic", max_sample_weight=W, **facts)
         persons.fit(X, y, groups, sample_weight=WEIGHTS)
         rows = model("logistic", max_sample_weight=W).fit(X, y, sample_weight=WEIGHTS)

@@ -12,6 +12,7 @@ from skdp import (
     DPAdditiveClassifier,
     DPAdditivePoissonRegressor,
     DPAdditiveRegressor,
+    Persons,
     PrivacyLedger,
 )
 from skdp.algorithms.private_edges import edges_of
@@ -235,17 +236,17 @@ def test_persons_share_the_weight_of_one(table):
     X, y = table
     declared = {name: value for name, value in DECLARED.items() if name != "n_samples"}
     model = DPAdditiveClassifier(
-        3.0, **declared, **CLASSES, unit="group", n_groups=N // 5, rows_per_group=5
+        3.0, **declared, **CLASSES, unit=Persons(N // 5, rows_per_group=5)
     ).fit(X, y, groups=np.arange(N) // 5)
     assert model.privacy_.unit == "group"
     assert 2.99 < model.privacy_.epsilon <= 3.0
-    alone = clone(model).set_params(edges={"income": "private"})
     # One person's rows, however many, do not move edges far.
     X = X.copy()
     X.loc[: N // 2, "age"] = 119.0
     groups = np.where(np.arange(N) <= N // 2, 0, np.arange(N))
-    of_one = clone(alone).set_params(edges={"age": "private"}, n_groups=N // 2, rows_per_group=2)
-    assert np.median(of_one.fit(X, y, groups=groups).edges_["age"]) < 60
+    one = Persons(N // 2, rows_per_group=2)
+    alone = clone(model).set_params(edges={"age": "private"}, unit=one)
+    assert np.median(alone.fit(X, y, groups=groups).edges_["age"]) < 60
 
 
 def test_missing_numbers_count_nowhere(table):

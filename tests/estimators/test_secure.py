@@ -19,6 +19,7 @@ from skdp import (
     DPVariationalLinearRegression,
     DPVariationalLogisticRegression,
     DPVariationalPoissonRegression,
+    Persons,
     PrivacyLedger,
 )
 from skdp.engine import release_hook
@@ -316,7 +317,7 @@ def test_the_noise_added_to_a_network_is_the_noise_declared():
 def test_how_many_rows_are_worked_on_at_once_changes_no_bit(groups):
     plan = (CLASSIFIER, {"hidden_layer_sizes": (5,), "sampling_rate": 0.7})
     if groups is not None:
-        plan[1].update(unit="group", n_groups=10)
+        plan[1].update(unit=Persons(10))
     found = []
     for size in (None, 1, 7, N):
         with fixed_streams(b"chunks"):
@@ -347,7 +348,7 @@ def linear_module(n_features, n_outputs):
         ({"epsilon": float("inf")}, "secure"),
         ({"secure": "yes"}, "secure"),
         ({"hidden_layer_sizes": (20_000,)}, "secure=True .* beyond 100000 parameters"),
-        ({"hidden_layer_sizes": (2_000,), "unit": "group", "n_groups": 10}, "beyond 10000"),
+        ({"hidden_layer_sizes": (2_000,), "unit": Persons(10)}, "beyond 10000"),
         ({"module": linear_module}, "module"),
         ({"loss": "focal"}, "loss"),
         ({"loss__label_smoothing": 0.1}, "loss"),
@@ -360,9 +361,9 @@ def linear_module(n_features, n_outputs):
 )
 def test_what_a_network_cannot_secure_is_refused_before_anything_is_spent(changes, named):
     estimator, groups = DPSGDClassifier(secure=True, classes=[0, 1], n_samples=N), None
-    if changes.get("unit") == "group":
+    if "unit" in changes:
         groups = np.arange(N)
-    with PrivacyLedger(unit=changes.get("unit", "row")) as ledger:
+    with PrivacyLedger(unit="group" if "unit" in changes else "row") as ledger:
         with pytest.raises(ValueError, match=named):
             estimator.set_params(**changes).fit(X, Y, groups=groups)
         assert not ledger.entries

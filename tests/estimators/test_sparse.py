@@ -15,6 +15,7 @@ from skdp import (
     DPVariationalPoissonRegression,
     NormClipper,
     OPSPosteriorSampler,
+    Persons,
     PrivacyLedger,
 )
 from skdp.model_selection import DPDisjointSearch
@@ -141,8 +142,8 @@ def test_entries_that_add_up_to_infinity_are_refused_before_the_charge():
 
 
 def test_persons_need_dense_rows():
-    model = DPVariationalLogisticRegression(unit="group", n_groups=100, **LOGISTIC)
-    with pytest.raises(ValueError, match="Expected dense rows with unit='group'"):
+    model = DPVariationalLogisticRegression(unit=Persons(100), **LOGISTIC)
+    with pytest.raises(ValueError, match="Expected dense rows with persons"):
         model.fit(X, LABELS, groups=np.arange(300) // 3)
 
 

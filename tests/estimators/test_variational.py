@@ -14,12 +14,7 @@ from sklearn.metrics import log_loss
 from sklearn.model_selection import GridSearchCV, train_test_split
 from sklearn.pipeline import make_pipeline
 
-from skdp import (
-    BoundedScaler,
-    DPVariationalLogisticRegression,
-    PrivacyLedger,
-    PrivacyWarning,
-)
+from skdp import BoundedScaler, DPVariationalLogisticRegression, PrivacyLedger, PrivacyWarning
 from skdp.privacy import epsilon as epsilon_of
 
 

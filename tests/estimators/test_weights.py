@@ -8,7 +8,7 @@ from reference.per_sample_gradients import clipped, per_sample_gradients
 from sklearn.metrics import balanced_accuracy_score
 from torch import nn
 
-from skdp import DPSGDClassifier, DPSGDRegressor, DPSGLDClassifier, PrivacyLedger
+from skdp import DPSGDClassifier, DPSGDRegressor, DPSGLDClassifier, Persons, PrivacyLedger
 from skdp.engine import release_hook
 from skdp.engine.modules.flat_module import FlatModule
 from skdp.engine.modules.network_records import NetworkRecords
@@ -53,7 +53,7 @@ class TestSums:
         module, (x, y) = seeded(perceptron).double(), random_records(0, 7, (6,))
         flat, starts = FlatModule(module), np.array([0, 3, 7])
         rows = NetworkClippedSum(flat, squared_error, 0.3, weight_bound=3.0)
-        persons = rows.of_persons(PersonUnit.of(2, 3.5, 0.8, None, None))
+        persons = rows.of_persons(PersonUnit(2, 3.5, 0.8))
         assert persons.record_bound == pytest.approx(0.8 * 0.3 * 3.0)
         batch = NetworkRecords(x, y, flat.flat, starts, weights=self.W).take(slice(None))
         terms = -self.W[:, None] * clipped(
@@ -126,7 +126,7 @@ class TestFits:
     def test_regressions_and_persons_take_weights(self, two_blobs):
         X, _ = two_blobs
         weights, groups = np.linspace(0, 1, 120), np.arange(120) // 3
-        model = DPSGDRegressor(max_iter=2, unit="group", n_groups=40, rows_per_group=3)
+        model = DPSGDRegressor(max_iter=2, unit=Persons(40, rows_per_group=3))
         model.fit(X, X[:, 0], groups, sample_weight=weights)
         assert model.privacy_.valid
         assert model.partial_fit(X, X[:, 0], groups, sample_weight=weights).privacy_.valid

@@ -25,6 +25,7 @@ from skdp import (
     FitWarning,
     OPSPosteriorSampler,
     OPSRegressor,
+    Persons,
     PrivacyWarning,
 )
 from skdp.algorithms.gaussian_posterior import GaussianPosterior
@@ -66,7 +67,7 @@ def test_a_private_number_of_rows_that_was_declared_wrong_is_said(model, y):
 
 def test_a_wrong_number_of_persons_is_said_by_the_names_that_were_declared():
     model = DPVariationalLogisticRegression(
-        3.0, classes=[0, 1], unit="group", n_groups=10 * N, rows_per_group=1
+        3.0, classes=[0, 1], unit=Persons(10 * N, rows_per_group=1)
     )
     with pytest.warns(FitWarning, match="n_groups times rows_per_group, 20000, is declared"):
         model.fit(X, LABELS, groups=np.arange(N))
@@ -74,7 +75,7 @@ def test_a_wrong_number_of_persons_is_said_by_the_names_that_were_declared():
 
 def test_delta_is_held_against_the_number_of_persons():
     model = DPVariationalLogisticRegression(
-        delta=1e-3, classes=[0, 1], unit="group", n_groups=N, rows_per_group=1
+        delta=1e-3, classes=[0, 1], unit=Persons(N, rows_per_group=1)
     )
     with pytest.warns(PrivacyWarning, match=r"for 2000 persons.*publishes a person"):
         model.fit(X, LABELS, groups=np.arange(N))

@@ -17,6 +17,7 @@ from skdp import (
     DPVariationalLinearRegression,
     DPVariationalLogisticRegression,
     FitWarning,
+    Persons,
     PrivacyLedger,
     PrivacyWarning,
     privacy_of,
@@ -103,7 +104,7 @@ def test_no_person_moves_the_table_by_more_than_the_sensitivity(
     exact, make, relation, most, monkeypatch
 ):
     monkeypatch.setattr("skdp.evaluation._release.initial_seed", lambda _: 7)  # one key for all
-    settings = {"neighboring_relation": relation, "unit": "group", "max_rows_per_group": most}
+    settings = {"neighboring_relation": relation, "unit": Persons(max_rows=most)}
     people, tables = np.array(["a", "b", "b", "c", "a", "a"]), []
     rest = people != "c"
     for rows in [[], *([record] * 3 for record in RECORDS)]:  # c has no rows, or three
@@ -194,12 +195,9 @@ BAD = {
     "unknown relation": (Y, P, GOOD | {"neighboring_relation": "swap"}),
     "unknown unit": (Y, P, GOOD | {"unit": "person"}),
     "groups of rows": (Y, P, GOOD | {"groups": [1, 2, 3, 4]}),
-    "no groups": (Y, P, GOOD | {"unit": "group"}),
-    "missing group": (Y, P, GOOD | {"unit": "group", "groups": ["a", None, "b", "c"]}),
-    "a bound on rows of nobody": (Y, P, GOOD | {"max_rows_per_group": 2}),
-    "no rows of a person": (
-        Y, P, GOOD | {"unit": "group", "groups": [1, 2, 3, 4], "max_rows_per_group": 0}
-    ),
+    "no groups": (Y, P, GOOD | {"unit": Persons()}),
+    "missing group": (Y, P, GOOD | {"unit": Persons(), "groups": ["a", None, "b", "c"]}),
+    "a bound on rows of nobody": (Y, P, GOOD | {"unit": Persons(rows_per_group=2)}),
     "private n": (Y, P, {"classes": [0, 1], "neighboring_relation": "add_or_remove_one"}),
     "another n": (Y, P, GOOD | {"n_samples": 4000}),
     "odd bins": (Y, P, GOOD | {"n_bins": 5}),

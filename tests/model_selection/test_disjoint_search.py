@@ -18,6 +18,7 @@ from skdp import (
     DPSGDClassifier,
     DPVariationalLinearRegression,
     DPVariationalLogisticRegression,
+    Persons,
     PrivacyLedger,
     privacy_of,
     split_budget,
@@ -138,15 +139,15 @@ def test_each_row_is_read_once(relation: str) -> None:
 def test_persons_are_on_one_side() -> None:
     Fits.seen.clear()
     groups = np.arange(N) // 5
-    estimator = Fits(classes=[0, 1], unit="group", n_groups=300, rows_per_group=5, max_iter=5)
-    whole = search(estimator, {"prior_scale": [1.0, 3.0]}, unit="group", n_groups=300)
+    estimator = Fits(classes=[0, 1], unit=Persons(300, rows_per_group=5), max_iter=5)
+    whole = search(estimator, {"prior_scale": [1.0, 3.0]}, unit=Persons(300))
     with PrivacyLedger(neighboring_relation="zero_out_group") as ledger:
         whole.fit(X, y, groups=groups)
     assert ledger.total(DELTA) == whole.privacy_.epsilon <= 1.0
     person = dict(zip(X[:, 0], groups, strict=True))
     tune, _, final = ({person[x] for x in rows} for rows in Fits.seen)
     assert not tune & final
-    assert whole.best_estimator_.n_groups == 180
+    assert whole.best_estimator_.unit.n_groups == 180
 
 
 @pytest.mark.parametrize("container", [np.asarray, pd.DataFrame])

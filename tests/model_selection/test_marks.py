@@ -25,6 +25,7 @@ from skdp import (
     DPVariationalLinearRegression,
     DPVariationalLogisticRegression,
     DPVariationalPoissonRegression,
+    Persons,
     PrivacyLedger,
     privacy_of,
 )
@@ -361,7 +362,7 @@ PATIENTS, VISITS = np.arange(N) // 4, np.arange(N)
 def test_persons_are_disjoint_where_the_split_was_made_by_their_labels(labels) -> None:
     def fit(of_split, of_fit):
         _, parts = halves(X, y, of_fit, groups=of_split)
-        persons = {"unit": "group", "n_groups": 15, "rows_per_group": 2}
+        persons = {"unit": Persons(15, rows_per_group=2)}
         fits = [
             model(**persons).fit(rows, targets, groups=labels(np.asarray(groups)))
             for rows, targets, groups in parts
@@ -410,7 +411,7 @@ def test_steps_of_other_libraries_are_fitted_by_the_split() -> None:
 
 def test_a_split_that_fits_compares_targets_weights_and_persons() -> None:
     split = DisjointSplit(N, groups=PATIENTS)
-    persons = {"unit": "group", "n_groups": 8, "rows_per_group": 4}
+    persons = {"unit": Persons(8, rows_per_group=4)}
     steps = lambda: make_pipeline(FunctionTransformer(np.abs), model(**persons))  # noqa: E731
 
     class Other(DPVariationalLogisticRegression):
@@ -420,13 +421,7 @@ def test_a_split_that_fits_compares_targets_weights_and_persons() -> None:
     sums = []
     for groups in (PATIENTS, VISITS):
         fits = [
-            split.fit_part(
-                steps().set_params(dpvariationallogisticregression__n_groups=8),
-                part,
-                X,
-                y,
-                dpvariationallogisticregression__groups=groups,
-            )
+            split.fit_part(steps(), part, X, y, dpvariationallogisticregression__groups=groups)
             for part in split.parts
         ]
         sums.append(privacy_of(*fits).epsilon)

@@ -3,6 +3,7 @@
 import math
 import pickle
 from contextlib import contextmanager
+from dataclasses import replace
 
 import joblib
 import numpy as np
@@ -18,7 +19,7 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from skdp import BoundedScaler, DPStandardScaler, DPVariationalLogisticRegression
+from skdp import BoundedScaler, DPStandardScaler, DPVariationalLogisticRegression, Persons
 from skdp.calibration import DPTemperatureScaler
 from skdp.model_selection import DPRandomizedSearch, _scores, split_budget
 from skdp.privacy import PrivacyLedger, epsilon_of_event, privacy_of
@@ -32,7 +33,7 @@ RNG = np.random.default_rng(0)
 X = RNG.uniform(-1, 1, (N, 2))
 Y = (X[:, 0] > 0).astype(int)
 GROUPS = RNG.permutation(np.concatenate([np.arange(PERSONS), RNG.integers(0, 30, N - PERSONS)]))
-UNIT = {"unit": "group", "rows_per_group": 4}
+UNIT = {"unit": Persons(rows_per_group=4)}
 PRIOR = {"prior_scale": [1.0, 3.0]}
 STEP = "dpvariationallogisticregression"
 ROUTED = {f"{STEP}__prior_scale": [1.0, 3.0]}
@@ -53,7 +54,7 @@ def routed(*steps):
 
 def search(estimator=None, distributions=None, **settings):
     estimator = logistic() if estimator is None else estimator
-    settings = {"epsilon": 3.0, "mean_trials": 3, "unit": "group", "n_groups": PERSONS, **settings}
+    settings = {"epsilon": 3.0, "mean_trials": 3, "unit": Persons(PERSONS), **settings}
     return DPRandomizedSearch(estimator, distributions or PRIOR, **settings)
 
 
@@ -93,13 +94,15 @@ def test_the_price_is_that_of_the_releases_that_were_made(relation):
 
 
 def test_reports_say_person():
-    fitted = search(logistic(n_groups=7)).fit(X, Y, groups=GROUPS)
+    fitted = search(logistic(unit=Persons(7, rows_per_group=4))).fit(X, Y, groups=GROUPS)
     assert fitted.privacy_.unit == privacy_of(fitted).unit == "group"
     assert "sum over persons" in fitted.privacy_.sampling
     assert fitted.privacy_.inferred_public_facts == ()
     best = fitted.best_estimator_
     assert best.privacy_ is fitted.privacy_
-    assert best.n_groups == PERSONS  # the search's goes first, as with n_samples
+    assert best.unit == Persons(
+        PERSONS, rows_per_group=4
+    )  # the search's goes first, as with n_samples
     plan = search().plan(n_samples=17, n_features=2)
     assert (plan.event, plan.privacy.unit) == (fitted.privacy_.event, "group")
     again = pickle.loads(pickle.dumps(fitted))
@@ -115,12 +118,9 @@ def test_with_a_seed_other_persons_have_other_noise():
     scores = [seeded.fit(X, Y, groups).best_score_ for groups in (GROUPS, GROUPS, GROUPS[::-1])]
     assert scores[0] == scores[1] != scores[2]
 
+    unit = Persons(PERSONS, rows_per_group=4)
     noisy = DPTemperatureScaler(
-        logistic(random_state=0, n_groups=PERSONS),
-        n_groups=PERSONS,
-        group_clip=1e9,
-        random_state=0,
-        **UNIT,
+        logistic(random_state=0, unit=unit), unit=replace(unit, clip=1e9), random_state=0
     )
     noisy.set_params(estimator=FrozenEstimator(noisy.estimator.fit(X, Y, GROUPS)))
     noise = []
@@ -133,14 +133,14 @@ def test_with_a_seed_other_persons_have_other_noise():
 
 
 def test_the_number_of_persons_may_be_declared_by_the_steps():
-    fitted = search(logistic(n_groups=PERSONS), n_groups=None).fit(X, Y, GROUPS)
+    fitted = search(logistic(unit=Persons(PERSONS)), unit=Persons()).fit(X, Y, GROUPS)
     assert fitted.privacy_.valid
     with nothing_spent(), pytest.raises(ValueError, match="n_groups=None"):
-        search(n_groups=None).fit(X, Y, GROUPS)
+        search(unit=Persons()).fit(X, Y, GROUPS)
 
 
 def test_a_number_of_rows_is_handed_to_the_steps():
-    fitted = search(logistic(rows_per_group=None), n_samples=3 * PERSONS).fit(X, Y, GROUPS)
+    fitted = search(logistic(unit=Persons()), n_samples=3 * PERSONS).fit(X, Y, GROUPS)
     assert fitted.best_estimator_.n_samples == 3 * PERSONS
     assert "counts and squares to 3 times" in fitted.privacy_.sampling
 
@@ -148,7 +148,9 @@ def test_a_number_of_rows_is_handed_to_the_steps():
 @pytest.mark.filterwarnings("ignore::skdp.PrivacyWarning")
 @pytest.mark.parametrize("times", [1, 3])
 def test_the_score_is_the_mean_over_persons_of_the_mean_of_their_rows(times):
-    fitted = search(epsilon=math.inf, mean_trials=1, n_groups=times * PERSONS).fit(X, Y, GROUPS)
+    fitted = search(epsilon=math.inf, mean_trials=1, unit=Persons(times * PERSONS)).fit(
+        X, Y, GROUPS
+    )
     right = pd.Series(fitted.predict(X) == Y).groupby(GROUPS).mean().mean()
     assert fitted.best_score_ == pytest.approx(0.5 + (right - 0.5) / times, abs=1e-6)
     assert abs(right - fitted.score(X, Y)) > 1e-3  # rows weigh alike there
@@ -160,7 +162,7 @@ def test_a_wrapper_passes_groups_on_without_routing():
     ).fit(X, Y, GROUPS)
     best = fitted.best_estimator_
     assert best.privacy_ is best.estimator_.privacy_ is fitted.privacy_
-    assert best.n_groups == best.estimator_.n_groups == PERSONS
+    assert best.unit == best.estimator_.unit == Persons(PERSONS, rows_per_group=4)
 
 
 @pytest.mark.filterwarnings("ignore::skdp.PrivacyWarning")
@@ -173,13 +175,13 @@ def test_public_rows_are_scored_for_nothing():
 
 def test_persons_of_one_row_are_rows():
     settings = {"robust": False, "inference": "noise_aware"}
-    of_rows = logistic(**settings, unit="row", rows_per_group=None)
-    of_persons = logistic(**settings, rows_per_group=1)
+    of_rows = logistic(**settings, unit="row")
+    of_persons = logistic(**settings, unit=Persons(rows_per_group=1))
     with fixed_streams():
         with record_releases() as tape:
-            first = search(of_rows, unit="row", n_groups=None, n_samples=N).fit(X, Y)
+            first = search(of_rows, unit="row", n_samples=N).fit(X, Y)
         with record_releases() as again:
-            second = search(of_persons, n_groups=N).fit(X, Y, np.arange(N))
+            second = search(of_persons, unit=Persons(N)).fit(X, Y, np.arange(N))
     assert [r.call for r in again] == [r.call for r in tape]
     for one, other in zip(tape, again, strict=True):
         # Draws of slopes differ by more than the rounding of the sums that they follow.
@@ -266,7 +268,7 @@ def test_a_pipeline_passes_groups_on_by_routing(n_jobs):
     assert privacy_of(fitted).valid
     for step in fitted.best_estimator_:
         assert step.privacy_ is fitted.privacy_
-        assert step.n_groups == PERSONS
+        assert step.unit.n_groups == PERSONS
     assert len(ledger.entries) == 1
 
 
@@ -355,18 +357,14 @@ def test_bad_groups_are_refused_before_anything_is_spent_and_no_label_is_quoted(
 
 
 def test_groups_are_refused_where_rows_are_protected():
-    of_rows = search(
-        logistic(unit="row", rows_per_group=None), unit="row", n_groups=None, n_samples=N
-    )
+    of_rows = search(logistic(unit="row"), unit="row", n_samples=N)
     with nothing_spent(), pytest.raises(ValueError, match="unit='row'") as error:
         of_rows.fit(X, Y, groups=np.full(N, "ann"))
     assert "ann" not in str(error.value)
-    with nothing_spent(), pytest.raises(ValueError, match="n_groups=60"):
-        of_rows.set_params(n_groups=PERSONS).fit(X, Y)
 
 
 def test_mixed_units_name_the_steps():
-    rows = {"unit": "row", "rows_per_group": None}
+    rows = {"unit": "row"}
     with config_context(enable_metadata_routing=True), nothing_spent():
         mixed = routed(scaler(**rows), logistic())
         with pytest.raises(ValueError, match=r"'row' in \['dpstandardscaler'\]"):
@@ -374,24 +372,20 @@ def test_mixed_units_name_the_steps():
         of_rows = routed(scaler(**rows), logistic(**rows))
         with pytest.raises(ValueError, match="'row' as in the steps 'dpstandardscaler', 'dpv"):
             search(of_rows, ROUTED).fit(X, Y, groups=GROUPS)
-        with pytest.raises(ValueError, match="'group' as in the estimator"):
-            search(unit="row", n_groups=None, n_samples=N).fit(X, Y)
-        with pytest.raises(ValueError, match="'group' as in the estimator"):
-            search(unit="row", n_groups=None, n_samples=N).plan()
+        with pytest.raises(ValueError, match=r"Persons.* as in the estimator"):
+            search(unit="row", n_samples=N).fit(X, Y)
+        with pytest.raises(ValueError, match=r"Persons.* as in the estimator"):
+            search(unit="row", n_samples=N).plan()
 
 
-@bundled("name", ["unit", "n_groups", "rows_per_group"])
-def test_facts_about_persons_are_not_searched_for(name):
+@bundled("one", ["row", 1, Persons(7, rows_per_group=4), Persons(rows_per_group=2)])
+def test_facts_about_persons_are_not_searched_for(one):
     with nothing_spent(), pytest.raises(ValueError, match="param_distributions"):
-        search(distributions={name: [1, 2]}).fit(X, Y, GROUPS)
+        search(distributions={"unit": [UNIT["unit"], one]}).fit(X, Y, GROUPS)
 
 
 def test_bounds_on_persons_are_searched_for():
-    bounds = {"group_clip": [1.0, 2.0], "max_rows_per_group": [2, None]}
-    assert search(distributions=bounds).fit(X, Y, GROUPS).privacy_.valid
-
-
-@bundled("n_groups", [0, 2.5, "many", True])
-def test_no_number_of_persons_is_refused(n_groups):
-    with nothing_spent(), pytest.raises(ValueError, match="n_groups"):
-        search(n_groups=n_groups).fit(X, Y, GROUPS)
+    units = [Persons(rows_per_group=4, clip=c, max_rows=k) for c in (1.0, 2.0) for k in (2, None)]
+    fitted = search(distributions={"unit": units}).fit(X, Y, GROUPS)
+    assert fitted.privacy_.valid
+    assert fitted.best_estimator_.unit == replace(fitted.best_params_["unit"], n_groups=PERSONS)

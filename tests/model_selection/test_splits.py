@@ -23,6 +23,7 @@ from skdp import (
     DPSGDClassifier,
     DPStandardScaler,
     DPVariationalLogisticRegression,
+    Persons,
     PrivacyLedger,
     privacy_of,
 )
@@ -327,7 +328,7 @@ def test_going_on_with_another_part() -> None:
     [
         (
             {"neighboring_relation": "add_or_remove_one"},
-            {"neighboring_relation": "add_or_remove_one", "unit": "group", "n_groups": 90},
+            {"neighboring_relation": "add_or_remove_one", "unit": Persons(90)},
             "a person may have rows in several parts",
         ),
         (
@@ -354,8 +355,8 @@ def test_a_split_that_is_none_for_these_neighbours(made, fitted, why: str) -> No
     "fitted",
     [
         {"neighboring_relation": "add_or_remove_one"},
-        {"unit": "group", "n_groups": 90},
-        {"unit": "group", "n_groups": 90, "neighboring_relation": "replace_one"},
+        {"unit": Persons(90)},
+        {"unit": Persons(90), "neighboring_relation": "replace_one"},
     ],
 )
 def test_places_that_a_record_more_would_change_are_refused(fitted) -> None:
@@ -372,7 +373,7 @@ def test_places_that_a_record_more_would_change_are_refused(fitted) -> None:
 @pytest.mark.parametrize("relation", ["zero_out", "add_or_remove_one"])
 def test_persons(unit: str, relation: str) -> None:
     split = DisjointSplit(N, groups=GROUPS, neighboring_relation=relation)
-    more = {"unit": unit, "n_groups": 50} if unit == "group" else {}
+    more = {"unit": Persons(50)} if unit == "group" else {}
     fits = []
     for part in ("train", "test"):
         rows, labels, persons = split.take(part, X, y, GROUPS)

@@ -432,7 +432,7 @@ SECTIONS = {
 +True
 --- fitting/estimator.py; tests/replay/test_persons.py
 @@ PrivateEstimator._relation: persons are accounted as rows
--check_relation(self.neighboring_relation).of_unit(self.unit, self._no_unit)
+-check_relation(self.neighboring_relation).of_unit(kind_of(self.unit, self._no_unit))
 +check_relation(self.neighboring_relation)
 --- rows/coded.py; tests/engine/test_coded_rows.py
 @@ CodedRows.squares: coded rows: norms are too short

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from sklearn.base import clone
 from sklearn.pipeline import make_pipeline
 
-from skdp import DPVariationalLogisticRegression, PrivacyLedger, privacy_of, split_budget
+from skdp import DPVariationalLogisticRegression, Persons, PrivacyLedger, privacy_of, split_budget
 from skdp.algorithms.quantiles import ends_of_cells, halvings
 from skdp.engine import release_hook
 from skdp.preprocessing import DPBins
@@ -129,7 +129,7 @@ def test_persons_share_the_weight_of_one():
     groups = np.arange(2000) // 4
     alike = np.repeat(X[:500], 4, axis=0)
     alike[::4] = np.nan
-    one = DPBins(0, 1e6, n_bins=4, unit="group", epsilon=300.0).fit(alike, groups=groups)
+    one = DPBins(0, 1e6, n_bins=4, unit=Persons(), epsilon=300.0).fit(alike, groups=groups)
     other = DPBins(0, 1e6, n_bins=4, epsilon=300.0).fit(X[:500])
     np.testing.assert_allclose(one.bin_edges_, other.bin_edges_, rtol=0.1)
     (term,) = terms_of(one.privacy_.event)

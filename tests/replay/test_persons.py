@@ -3,6 +3,7 @@
 All rows of one person change, vanish or become many.
 """
 
+from dataclasses import replace
 from unittest import mock
 
 import numpy as np
@@ -37,6 +38,7 @@ from skdp import (
     DPVariationalPoissonRegression,
     OPSPosteriorSampler,
     OPSRegressor,
+    Persons,
 )
 from skdp.calibration import DPTemperatureScaler
 from skdp.engine import release_hook
@@ -49,9 +51,10 @@ X = np.random.default_rng(0).uniform(-1, 1, (N, 3))
 Y = (X[:, 0] > 0).astype(int)
 GROUPS = np.random.default_rng(1).permutation(np.repeat(np.arange(N_GROUPS), 4))
 PERSON = 3
-PUBLIC = {"unit": "group", "n_groups": N_GROUPS, "rows_per_group": 4}
+PUBLIC = {"unit": Persons(N_GROUPS, rows_per_group=4)}
 CLASSES, SHORT = {"classes": [0, 1]}, HIDDEN | {"max_iter": 3}
-UNIT = {"unit": "group", "rows_per_group": 3}
+THREE = Persons(rows_per_group=3)
+UNIT = {"unit": THREE}
 DPVI = {"inference": "dpvi", "max_iter": 4}
 EXACT = {"delta": 0}
 SHARPER = DPVariationalLogisticRegression, DPStandardScaler
@@ -59,7 +62,7 @@ OF_NUMBERS = DPVariationalLinearRegression, OPSRegressor
 
 
 def calibrated(unit="row", **settings):
-    inner = {**LABELS, **(UNIT if unit == "group" else {})}
+    inner = {**LABELS, **({} if unit == "row" else UNIT)}
     return DPTemperatureScaler(
         DPVariationalLogisticRegression(**inner), unit=unit, max_iter=3, **settings
     )
@@ -72,7 +75,7 @@ CASES = [
         MUCH,
         REPLACED,
         ADDED,
-        {"max_rows_per_group": 2, "group_clip": 1.0},
+        {"unit": replace(THREE, max_rows=2, clip=1.0)},
         MUCH | {"robust": False},
         MUCH | {"secure": True},
         MUCH | {"classes": [0, 1, 2]},
@@ -97,14 +100,14 @@ CASES = [
         LINEAR | ADDED,
         HIDDEN | {"sampling_rate": 0.3, "clipping": "automatic"},
         HIDDEN | REPLACED,
-        HIDDEN | {"physical_batch_size": 3, "max_rows_per_group": 6},
+        HIDDEN | {"physical_batch_size": 3, "unit": replace(THREE, max_rows=6)},
         MODULE,
         LINEAR | {"secure": True},
         **LABELS,
     ),
     *ways(
         DPSGDRegressor,
-        {"group_clip": 1.0},
+        {"unit": replace(THREE, clip=1.0)},
         {"sampling_rate": 0.3, "secure": True},
         **BOUNDS | HIDDEN,
     ),
@@ -128,17 +131,19 @@ CASES = [
     *ways(
         OPSPosteriorSampler,
         {},
-        {"max_rows_per_group": 2},
+        {"unit": replace(THREE, max_rows=2)},
         REPLACED,
         {"classes": [0, 1, 2], "max_iter": 5},
         EXACT | {"n_posterior_samples": 2},
-        EXACT | {"group_clip": 1.5},
+        EXACT | {"unit": replace(THREE, clip=1.5)},
         EXACT | ADDED,
         classes=[0, 1],
     ),
-    *ways(OPSRegressor, {}, EXACT | {"group_clip": 0.5}, target_bounds=(-1, 1)),
-    *ways(DPQuantileScaler, {}, EXACT | {"max_rows_per_group": 2}, REPLACED, epsilon=5.0),
-    *ways(calibrated, {}, {"target": "log_loss", "max_rows_per_group": 2}),
+    *ways(OPSRegressor, {}, EXACT | {"unit": replace(THREE, clip=0.5)}, target_bounds=(-1, 1)),
+    *ways(
+        DPQuantileScaler, {}, EXACT | {"unit": replace(THREE, max_rows=2)}, REPLACED, epsilon=5.0
+    ),
+    *ways(calibrated, {}, {"target": "log_loss", "unit": replace(THREE, max_rows=2)}),
     (
         DPAdditiveClassifier,
         {"classes": [0, 1], "bounds": [(0, 1e6), (-10, 10), (-1, 1)], "edges": "private"}
@@ -155,9 +160,7 @@ each_case = pytest.mark.parametrize(("kind", "plan"), CASES, ids=IDS)
 def test_persons_are_protected(kind, plan, check):
     if check is check_persons_bounded and {"module", "prenoise_scale"} & plan.keys():
         pytest.skip("where a row has coins of its own, one row less hands them on to the others")
-    estimator = kind(unit="group", **plan)
-    if "rows_per_group" in estimator.get_params():
-        estimator.set_params(rows_per_group=3)
+    estimator = kind(**UNIT | plan)
     y = X[:, 0] if kind in OF_NUMBERS else Y
     given = {"good_data": mock.Mock(return_value=(X[:24], y[:24]))}
     with mock.patch.multiple(_subjects, **given), mock.patch.multiple(_replayed, **given):
@@ -173,10 +176,10 @@ def kept(fitted):
 @pytest.mark.quick(20)
 @each_case
 def test_persons_of_one_row_are_rows(kind, plan):
-    plan = {k: v for k, v in plan.items() if k not in ("group_clip", "max_rows_per_group")}
+    plan = {k: v for k, v in plan.items() if k != "unit"}
     if kind in SHARPER and plan.get("neighboring_relation") == "replace_one":
         pytest.skip("who is replaced moves a sum of rows by less than twice the bound")
-    of_rows, of_persons = kind(**plan), kind(unit="group", **plan)
+    of_rows, of_persons = kind(**plan), kind(unit=Persons(), **plan)
     known = of_rows.get_params()
     for estimator in (of_rows, of_persons):
         for name in ("robust", "estimator__robust"):
@@ -185,7 +188,7 @@ def test_persons_of_one_row_are_rows(kind, plan):
     for name in ("", "estimator__"):
         for estimator, counts in (
             (of_rows, {"n_samples": N}),
-            (of_persons, {"n_groups": N, "rows_per_group": 1}),
+            (of_persons, {"unit": Persons(N, rows_per_group=1)}),
         ):
             estimator.set_params(**{name + k: v for k, v in counts.items() if name + k in known})
     y = X[:, 0] if kind in OF_NUMBERS else Y
@@ -248,9 +251,8 @@ def test_training_goes_on_with_persons_and_with_nobody_else():
     classifier.fit(X, Y, groups=GROUPS).partial_fit(X, Y, groups=GROUPS)
     assert classifier.privacy_.neighboring_relation == "zero_out_group"
     assert classifier.n_iter_ == 4
-    as_rows = {"unit": "row", "n_groups": None, "rows_per_group": None}
-    with pytest.raises(ValueError, match="to be 'group' as in the fit"):
-        classifier.set_params(**as_rows).partial_fit(X, Y)
+    with pytest.raises(ValueError, match=r"to be Persons.* as in the fit"):
+        classifier.set_params(unit="row").partial_fit(X, Y)
     classifier.set_params(**PUBLIC, neighboring_relation="replace_one")
     with pytest.raises(ValueError, match="to be 'zero_out' as in the fit"):
         classifier.partial_fit(X, Y, groups=GROUPS)
@@ -284,9 +286,7 @@ def test_the_posterior_of_a_model_is_wider_where_rows_of_persons_are_alike(max_i
             epsilon=50.0,
             max_iter=max_iter,
             clip_norm=4.0,
-            unit="group",
-            n_groups=400,
-            rows_per_group=5,
+            unit=Persons(400, rows_per_group=5),
         )
         return regression.fit(alike, targets, groups=np.repeat(np.arange(400), 5))
 

@@ -10,25 +10,23 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import make_pipeline
 
-from skdp import DPVariationalLogisticRegression, OPSPosteriorSampler, PrivacyLedger
+from skdp import DPVariationalLogisticRegression, OPSPosteriorSampler, Persons, PrivacyLedger
 from skdp.algorithms.parts.network_models import NetworkModel, PrivateRows
 from skdp.algorithms.temperature_scaling import TARGETS, Temperature, bounded
 from skdp.calibration import DPTemperatureScaler
-from skdp.model_selection import DPRandomizedSearch, split_budget
+from skdp.model_selection import split_budget
 from skdp.preprocessing import DPQuantileScaler
 from skdp.privacy import epsilon_of_event
 from skdp.privacy.events import dp_sgd_event
 from skdp.privacy.report import PrivacyReport
-from skdp.testing import (
-    fixed_streams,
-)
+from skdp.testing import fixed_streams
 
 N, PERSONS = 60, 20
 RNG = np.random.default_rng(0)
 X = RNG.uniform(-1, 1, (N, 3))
 GROUPS = RNG.permutation(np.arange(N) % PERSONS)
 LABELS = (X[:, 0] > 0).astype(int)
-UNIT = {"unit": "group", "n_groups": PERSONS, "rows_per_group": 3}
+UNIT = {"unit": Persons(PERSONS, rows_per_group=3)}
 
 
 def classifier(**more):
@@ -36,7 +34,7 @@ def classifier(**more):
 
 
 def scaler(**more):
-    return DPQuantileScaler(**{"unit": "group", "epsilon": 5.0, **more})
+    return DPQuantileScaler(**{"unit": Persons(), "epsilon": 5.0, **more})
 
 
 def calibrated(inner=None, **more):
@@ -57,12 +55,12 @@ def test_a_chain_refuses_more_persons_than_were_declared_and_says_nothing_of_row
     many = np.vstack([X] * 5)
     classifier().fit(many, np.tile(LABELS, 5), groups=np.tile(GROUPS, 5))
     with pytest.raises(ValueError, match="at least the number of persons"):
-        classifier(n_groups=PERSONS - 1).fit(X, LABELS, groups=GROUPS)
-    classifier(n_groups=PERSONS - 1, delta=0).fit(X, LABELS, groups=GROUPS)
+        classifier(unit=Persons(PERSONS - 1, rows_per_group=3)).fit(X, LABELS, groups=GROUPS)
+    classifier(unit=Persons(PERSONS - 1, rows_per_group=3), delta=0).fit(X, LABELS, groups=GROUPS)
 
 
 def test_batches_of_persons_are_refused():
-    with pytest.raises(ValueError, match="'auto' with unit='group'"):
+    with pytest.raises(ValueError, match="'auto' with persons"):
         classifier(batch_size=7).fit(X, LABELS, groups=GROUPS)
 
 
@@ -80,7 +78,7 @@ def test_a_person_who_owns_half_of_the_table_moves_no_quantile_of_the_others():
     values = np.linspace(-1, 1, 400).repeat(2)[:, None]
     everything = np.vstack([values, np.full((800, 1), 1e6)])
     groups = np.concatenate([np.arange(800) % 400, np.full(800, 400)])
-    made = DPQuantileScaler(epsilon=50.0, quantile_range=(25, 75), unit="group")
+    made = DPQuantileScaler(epsilon=50.0, quantile_range=(25, 75), unit=Persons())
     assert abs(made.fit(everything, groups=groups).upper_[0]) < 2
     rows = DPQuantileScaler(epsilon=50.0, quantile_range=(25, 75)).fit(everything)
     assert rows.upper_[0] > 1e5
@@ -120,9 +118,8 @@ class GivenOfPersons(Given):
 @pytest.mark.parametrize("relation", ["zero_out", "replace_one"])
 def test_no_person_moves_a_slope_further_than_stated(target, relation):
     """Persons with half of the table, sure and wrong, sure and right, or without a number."""
-    scaler = DPTemperatureScaler(
-        Given(), target=target, neighboring_relation=relation, **UNIT, group_clip=1.5
-    )
+    unit = Persons(PERSONS, rows_per_group=3, clip=1.5)
+    scaler = DPTemperatureScaler(Given(), target=target, neighboring_relation=relation, unit=unit)
     plan = scaler.plan(n_samples=None, n_features=1, classes=[0, 1]).config
     assert plan.persons.clip == 1.5
     module = NetworkModel(Temperature(), TARGETS[target].loss, "vmap")
@@ -165,7 +162,7 @@ def test_temperatures_of_persons_with_a_row_each_are_those_of_rows():
         rows = DPTemperatureScaler(FrozenEstimator(rows), n_samples=N, **facts).fit(p, y)
         persons = GivenOfPersons().fit(p, y)
         persons = DPTemperatureScaler(
-            FrozenEstimator(persons), unit="group", n_groups=N, rows_per_group=1, **facts
+            FrozenEstimator(persons), unit=Persons(N, rows_per_group=1), **facts
         ).fit(p, y, groups=np.arange(N))
     assert rows.temperature_ != 1.0
     assert persons.temperature_ == rows.temperature_
@@ -174,7 +171,7 @@ def test_temperatures_of_persons_with_a_row_each_are_those_of_rows():
 
 
 def test_a_classifier_of_rows_is_refused_before_anything_is_charged():
-    inner = {"unit": "row", "n_groups": None, "rows_per_group": None}
+    inner = {"unit": "row"}
     ledger = PrivacyLedger(neighboring_relation="zero_out_group")
     with ledger, pytest.raises(ValueError, match="'zero_out' as in the classifier"):
         calibrated(inner).fit(X, LABELS, groups=GROUPS)
@@ -206,7 +203,7 @@ def pipeline(**of_scaler):
 
 def test_a_budget_is_split_among_steps_that_protect_persons():
     made = split_budget(pipeline(), 1.0, 1e-5, n_features=3)
-    assert {step.unit for _, step in made.steps} == {"group"}
+    assert all(isinstance(step.unit, Persons) for _, step in made.steps)
     with PrivacyLedger(neighboring_relation="zero_out_group") as ledger:
         rows = made[0].fit(X, groups=GROUPS).transform(X)
         made[1].fit(rows, LABELS, groups=GROUPS)
@@ -215,17 +212,5 @@ def test_a_budget_is_split_among_steps_that_protect_persons():
 
 
 def test_steps_of_different_units_are_refused_and_named():
-    with pytest.raises(ValueError, match=r"'row' in \['dpq.*'group' in \['ops"):
+    with pytest.raises(ValueError, match=r"'row' in \['dpq.*Persons.* in \['ops"):
         split_budget(pipeline(unit="row"), 1.0, 1e-5, n_features=3)
-
-
-def test_a_search_refuses_persons_before_it_is_charged():
-    search = DPRandomizedSearch(classifier(), {"prior_scale": [1.0, 2.0]})
-    message = "statements about rows and about persons do not add up"
-    for relation in ("zero_out", "zero_out_group"):
-        ledger = PrivacyLedger(neighboring_relation=relation)
-        with ledger, pytest.raises(ValueError, match=message):
-            search.fit(X, LABELS)
-        with pytest.raises(ValueError, match=message):
-            search.plan(n_samples=N, n_features=3)
-        assert not ledger.entries

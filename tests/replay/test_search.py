@@ -11,7 +11,7 @@ from replay.neighbours import frozen, neighbours
 from scipy.stats import loguniform
 from sklearn.pipeline import make_pipeline
 
-from skdp import DPVariationalLogisticRegression
+from skdp import DPVariationalLogisticRegression, Persons
 from skdp.engine import release_hook
 from skdp.fitting.streams import Streams
 from skdp.model_selection import DPRandomizedSearch
@@ -78,7 +78,7 @@ def test_with_the_releases_frozen_nothing_depends_on_the_data(plan):
 
 PERSONS = 10
 GROUPS = np.random.default_rng(1).permutation(np.arange(N) % PERSONS)
-UNIT = {"unit": "group", "rows_per_group": 4}
+UNIT = {"unit": Persons(rows_per_group=4)}
 
 
 def by_person(**parameters):
@@ -95,7 +95,7 @@ PLANS_BY_PERSON = {
     "noisy accuracy": (by_person, {"prior_scale": [0.1, 1.0, 10.0]}, {}, {}),
     "noisy log-loss": (
         by_person,
-        {"group_clip": loguniform(0.5, 4), "max_rows_per_group": [2, 4]},
+        {"unit": [Persons(rows_per_group=4, clip=1, max_rows=most) for most in (2, 4)]},
         {"scoring": "neg_log_loss", "shape": math.inf},
         {},
     ),
@@ -111,8 +111,7 @@ def test_with_the_releases_frozen_nothing_depends_on_a_person(plan):
 
     def fitted(rows, labels, groups):
         search = DPRandomizedSearch(
-            make(), distributions, epsilon=3.0, mean_trials=4, unit="group", n_groups=PERSONS,
-            **parameters,
+            make(), distributions, epsilon=3.0, mean_trials=4, unit=Persons(PERSONS), **parameters,
         )  # fmt: skip
         return public_state(search.fit(rows, labels, groups=groups, **public))
 

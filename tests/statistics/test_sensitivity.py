@@ -8,6 +8,7 @@ from unittest import mock
 import numpy as np
 import pytest
 
+from skdp import Persons
 from skdp.mechanisms import GaussianMechanism, GeometricMechanism
 from skdp.relations import Relation
 from skdp.statistics import dp_count, dp_covariance, dp_histogram, dp_mean, dp_sum, dp_var
@@ -178,7 +179,7 @@ def test_a_variance_about_any_place_moves_by_half_a_square_around_its_constant(p
 @pytest.mark.parametrize("statistic", ["count", "sum", "mean", "variance"])
 def test_a_person_moves_a_release_by_at_most_k_rows(statistic, relation):
     farthest, k = 0.0, 2
-    rest, kw = [(0.3,), (3.0,)], {"unit": "group", "max_rows_per_group": k}
+    rest, kw = [(0.3,), (3.0,)], {"unit": Persons(max_rows=k)}
     kw["neighboring_relation"] = relation
     rows = [list(x) for size in (0, 1, 2) for x in product([(-1.0,), (1.0,), (3.0,)], repeat=size)]
     others = [[]] if relation != "replace_one" else rows
@@ -194,7 +195,7 @@ def test_a_person_moves_a_release_by_at_most_k_rows(statistic, relation):
 
 def test_rows_of_a_person_beyond_k_do_not_count():
     with captured() as seen:
-        dp_count(np.ones(10), epsilon=1.0, unit="group", groups=[0] * 9 + [1], max_rows_per_group=3)
+        dp_count(np.ones(10), epsilon=1.0, unit=Persons(max_rows=3), groups=[0] * 9 + [1])
     assert seen[0].exact == 4
 
 
@@ -244,7 +245,7 @@ def test_a_row_of_any_weight_moves_a_release_as_far_as_one_of_the_largest(statis
             del how["missing"]
         if k:
             groups = [0] * (len(rows) - len(rest)) + [1, 2, 3]
-            how |= {"unit": "group", "max_rows_per_group": k, "groups": groups}
+            how |= {"unit": Persons(max_rows=k), "groups": groups}
         values, weights = np.reshape(rows, (-1, 2)).T
         return released(statistic, values, first, sample_weight=weights, **how)
 
@@ -291,7 +292,7 @@ def test_weights_of_one_change_no_more_than_the_grid(statistic):
 
 def test_weights_go_with_their_rows_where_persons_are_brought_together():
     x, w, groups = np.array([3.0, 1.0, -1.0, 2.0]), [0.5, 1.0, 2.5, 0.0], ["b", "a", "b", "a"]
-    how = {"unit": "group", "groups": groups, "max_rows_per_group": 2, "max_sample_weight": W}
+    how = {"unit": Persons(max_rows=2), "groups": groups, "max_sample_weight": W}
     with captured() as seen:
         dp_histogram(x, [-1, 0, 2, 3], epsilon=1.0, sample_weight=w, **how)
     np.testing.assert_allclose(seen[0].exact.ravel() * W / 2**22, [2.5, 1.0, 0.5], atol=1e-5)

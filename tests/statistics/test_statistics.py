@@ -12,6 +12,7 @@ from skdp import (
     BudgetExceededError,
     DisjointSplit,
     FitWarning,
+    Persons,
     PrivacyLedger,
     PrivacyWarning,
     privacy_of,
@@ -163,16 +164,16 @@ def test_columns_have_statistics_of_their_own_and_share_epsilon(name):
 @each
 def test_persons_are_protected_with_all_of_their_rows(name):
     groups = np.repeat(np.arange(200), 2)
-    kw = {"unit": "group", "groups": groups, "max_rows_per_group": 2}
+    kw = {"unit": Persons(max_rows=2), "groups": groups}
     with PrivacyLedger(unit="group") as ledger:
         shown = ALL[name](X, epsilon=1.0, **kw)
     assert ledger.total(0.0) == pytest.approx(1.0)
     assert shown.privacy_.unit == "group"
     with pytest.raises(ValueError, match="groups"):
-        ALL[name](X, epsilon=1.0, unit="group", max_rows_per_group=2)
+        ALL[name](X, epsilon=1.0, unit=Persons(max_rows=2))
     if name != "dp_quantile":
-        with pytest.raises(ValueError, match="max_rows_per_group=None"):
-            ALL[name](X, epsilon=1.0, unit="group", groups=groups)
+        with pytest.raises(ValueError, match="max_rows=None"):
+            ALL[name](X, epsilon=1.0, unit=Persons(), groups=groups)
 
 
 BAD = [
@@ -184,7 +185,8 @@ BAD = [
     ({"level": 1.0}, "level=1"),
     ({"neighboring_relation": "zeroed"}, "neighboring_relation='zeroed'"),
     ({"unit": "person"}, "unit='person'"),
-    ({"max_rows_per_group": 2}, "max_rows_per_group=2"),
+    ({"unit": "group"}, "unit='group'.*Persons"),
+    ({"unit": Persons(2), "groups": range(len(X))}, "Persons with max_rows alone"),
     ({"random_state": "s"}, "random_state='s'"),
 ]
 BAD_BOUNDS = [
@@ -395,7 +397,7 @@ def test_the_interval_of_a_variance_allows_for_a_mean_off_its_place():
         (0.001, "zero_out", {}, False),
         # What is private is not held against delta.
         (0.01, "add_or_remove_one", {}, False),
-        (0.01, "zero_out", {"unit": "group", "groups": range(400), "max_rows_per_group": 1}, False),
+        (0.01, "zero_out", {"unit": Persons(max_rows=1), "groups": range(400)}, False),
     ],
 )
 def test_a_delta_of_one_over_n_is_named_as_by_every_fit(delta, relation, more, warned):
@@ -509,7 +511,7 @@ def test_with_a_large_budget_weighted_statistics_are_their_definition(name, rela
         shown = ALL[name](x, sample_weight=w, interval_share=0.5, **how)
         assert shown.low > 0 or shown.high < 100
     groups = np.arange(3000) // 2
-    persons = {"unit": "group", "groups": groups, "max_rows_per_group": 2}
+    persons = {"unit": Persons(max_rows=2), "groups": groups}
     if name != "dp_quantile":  # where the values of a person have the mean of their weights
         shown = ALL[name](x, sample_weight=w, **how, **persons)
         np.testing.assert_allclose(shown.value, exact, rtol=0.003, atol=1)
