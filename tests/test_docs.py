@@ -276,6 +276,22 @@ def without_chance(text):
     return re.sub(r"(?m)^The releases say.*|[-\d][\d.e+-]*", "", table).split(), report
 
 
+def test_the_method_lists_every_constant():
+    page, found = (DOCS / "method.md").read_text("utf-8"), {}
+    for file in [*ROOT.glob("skdp/*/noise_aware/*.py"), ROOT / "skdp/estimators/_bounds.py"]:
+        module = importlib.import_module(".".join(file.relative_to(ROOT).with_suffix("").parts))
+        names = re.findall(r"^(_?[A-Z][A-Z_, ]*) = ", file.read_text("utf-8"), re.MULTILINE)
+        for name in ", ".join(names).split(", "):
+            value = getattr(module, name, None)
+            if isinstance(value, np.ndarray) and value.ndim == 1:  # a grid
+                value = (len(value), value[0], value[-1])
+            if type(value) in (int, float, tuple, dict):
+                numbers = list(value.values()) if isinstance(value, dict) else value
+                found[file.stem, name] = [f"{number:.4g}" for number in np.ravel(numbers)]
+    rows = re.findall(r"^\| `(\w+)` \| `(\w+)` \| ([^|]+) \|", page, re.MULTILINE)
+    assert {(file, name): re.findall(r"-?[\d.]+(?:e.\d+)?", v) for file, name, v in rows} == found
+
+
 def test_pages_name_no_machine():
     for page in PAGES:
         assert not re.search(r"/(work|tmp|home|root)/|\.\./shared", page.read_text("utf-8")), page
