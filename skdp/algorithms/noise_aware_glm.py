@@ -72,7 +72,7 @@ from skdp.algorithms.parts.noise_aware_run import GRAM, TRACE
 from skdp.algorithms.parts.prior_scales import PriorScales
 from skdp.engine.linear_sums import GramSum, LinearClippedSum, OutsideSum, ScoreGramSum, of_weights
 from skdp.engine.loop import ClippedSum, Progress, ReleasePlan
-from skdp.engine.residual_sums import MAGNITUDES, MagnitudeSum
+from skdp.engine.magnitude_sums import MAGNITUDES, MagnitudeSum
 from skdp.engine.sampling import FullBatch
 from skdp.fitting.streams import Streams
 from skdp.fitting.validate import in_range, integer, one_of, positive

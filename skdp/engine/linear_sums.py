@@ -260,7 +260,7 @@ class ScoreGramSum(RowSum):
     Parameters
     ----------
     scores : Scores
-        The other sum, with ‖s_i‖ ≤ C. `LinearClippedSum` and `ResidualScores` are such.
+        The other sum, with ‖s_i‖ ≤ C. `LinearClippedSum` is one.
     """
 
     scores: Any

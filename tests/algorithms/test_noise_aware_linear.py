@@ -12,7 +12,7 @@ from skdp.algorithms import noise_aware_linear as nar
 from skdp.algorithms.parts.gaussian_runs import run_and_count
 from skdp.algorithms.parts.residual_releases import moments
 from skdp.engine.linear_sums import GramSum, ScoreGramSum
-from skdp.engine.residual_sums import MAGNITUDES, MagnitudeSum
+from skdp.engine.magnitude_sums import MAGNITUDES, MagnitudeSum
 from skdp.fitting.streams import Streams
 from skdp.relations import RELATIONS
 from skdp.rows.bounded_sum import ROUNDING

@@ -8,7 +8,7 @@ import pytest
 
 from skdp.algorithms.moments import MomentSum
 from skdp.engine.linear_sums import GramSum, LinearClippedSum, OutsideSum, ScoreGramSum
-from skdp.engine.residual_sums import MagnitudeSum, ResidualScores, ResidualSum
+from skdp.engine.magnitude_sums import MagnitudeSum
 from skdp.engine.vanilla_sum import VanillaClippedSum
 from skdp.models.likelihoods import Bernoulli
 from skdp.relations import RELATIONS

@@ -13,7 +13,7 @@ from sklearn.pipeline import make_pipeline
 from skdp import BoundedScaler, DPVariationalPoissonRegression, PrivacyLedger
 from skdp.engine import release_hook
 from skdp.engine.linear_sums import LinearClippedSum
-from skdp.engine.residual_sums import MAGNITUDES
+from skdp.engine.magnitude_sums import MAGNITUDES
 from skdp.models.likelihoods import Poisson
 from skdp.rows.records import LinearRows
 from skdp.testing import fixed_streams

@@ -41,7 +41,7 @@ from skdp.algorithms.noise_aware.steps import Update
 from skdp.algorithms.parts.gaussian_runs import COUNT_SHARE, FLOAT, GaussianRun, run_and_count
 from skdp.engine.linear_sums import GramSum, OutsideSum, ScoreGramSum, of_weights
 from skdp.engine.loop import Progress, ReleasePlan
-from skdp.engine.residual_sums import MagnitudeSum
+from skdp.engine.magnitude_sums import MagnitudeSum
 from skdp.engine.sampling import FullBatch
 from skdp.fitting.streams import Streams
 from skdp.rows.chunks import changed, rows_of

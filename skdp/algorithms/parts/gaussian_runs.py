@@ -12,7 +12,7 @@ import numpy as np
 
 from skdp.engine.grid import lattice_bits
 from skdp.engine.loop import ClippedSum, Progress, ReleasePlan, last, run
-from skdp.engine.residual_sums import MAGNITUDES
+from skdp.engine.magnitude_sums import MAGNITUDES
 from skdp.engine.sampling import FullBatch, Sampling
 from skdp.fitting.streams import Streams
 from skdp.fitting.validate import in_range, integer
