@@ -184,15 +184,7 @@ def short_inference(request):
                 ("algorithms.noise_aware_logit.N_CHAINS", 4),
                 ("algorithms.noise_aware_logit.BELIEF_ENTRIES", 0),
                 ("algorithms.noise_aware_logit.LEAST_BELIEFS", 3),
-                ("algorithms.noise_aware_softmax.LEAST_BELIEFS", 3),
                 ("algorithms.parts.binned_rows.LEAST_POINTS", 60),
-                ("algorithms.noise_aware_linear.N_BELIEFS", 4),
-                ("algorithms.noise_aware_linear.N_SCALES", 5),
-                ("algorithms.noise_aware_linear.N_WIDTHS", 5),
-                ("algorithms.noise_aware_linear.FIXED_POINT_STEPS", 1),
-                ("algorithms.noise_aware_linear.FIXED_POINT_STEPS_ON_THE_WAY", 1),
-                ("algorithms.noise_aware_linear.ZOOMS", 2),
-                ("algorithms.noise_aware_linear.ZOOMS_ON_THE_WAY", 1),
                 ("models.averaged.normal_points", lambda *size: POINTS(*size)[::16]),
             ):
                 patches.enter_context(mock.patch(f"skdp.{name}", value))

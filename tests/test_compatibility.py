@@ -79,6 +79,9 @@ def of_name(name):
     return getattr(importlib.import_module(module), attribute)
 
 
+GONE = {"DPVariationalLinearRegression": {"inference"}}  # said in docs/from_0_2.md
+
+
 @bundled("key", [(v, name) for v in VERSIONS for name in NAMES[v]])
 def test_a_public_name_has_its_methods_and_parameters(key):
     version, name = key
@@ -88,6 +91,7 @@ def test_a_public_name_has_its_methods_and_parameters(key):
         made = found.__init__ if is_dataclass(found) else found
         here_too = set(inspect.signature(made).parameters) if parameters else set()
         moved = set(IN_0_2) if "unit" in here_too else set()
+        moved |= GONE.get(name, set())
         assert set(parameters or ()) - moved <= here_too, member
 
 

@@ -23,6 +23,7 @@ from skdp import (
 from skdp.algorithms.noise_aware import columns, draws, families, glm, matrices, posterior, steps
 from skdp.algorithms.noise_aware import prior as prior_of_effects
 from skdp.algorithms.noise_aware.columns import BeyondSum, CellSum, ColumnsConfig, MomentsSum
+from skdp.algorithms.noise_aware.design import Design
 from skdp.engine import release_hook
 from skdp.engine.linear_sums import GramSum, of_weights, packed, unpacked
 from skdp.models.likelihoods import Poisson, classification_likelihood
@@ -238,7 +239,7 @@ def test_slopes_of_usual_rows_are_not_cut():
 def test_a_number_of_rows_that_is_private_is_the_one_that_was_released(relation, expected):
     config = glm.GLMConfig(
         family=LOGIT, n_rows=900, n_features=2, fit_intercept=True, clip_norm=2.0, n_steps=2,
-        data_norm=1.4, neighboring_relation=relation, noise_multiplier=1e-3,
+        design=Design.alike(2, True, 1.4), neighboring_relation=relation, noise_multiplier=1e-3,
     )  # fmt: skip
     columns_ = columns.Columns(*[np.ones(2)] * 4, (0.0, 0.0), 0.0, 1.0, numbers=(True, True))
     update = steps.Update(config, columns_, np.random.default_rng(0))
@@ -359,9 +360,9 @@ def test_the_posterior_of_effects_is_that_of_an_importance_sampler(H, spread, me
     precision = np.eye(d) / deviation**2
     P, b = np.tile(precision, (K, 1, 1)), np.tile(precision @ mean, (K, 1))
     spreads = np.tile(spread, (K, 1))
-    runs = []
+    runs, design = [], Design.of_standardised(len(H), False)
     for seed in range(30):
-        prior = prior_of_effects.Prior(np.tile(H, (K, 1, 1)), spreads, 1.0, None, None)
+        prior = prior_of_effects.Prior(np.tile(H, (K, 1, 1)), spreads, 1.0, None, None, design)
         drawn = posterior.sampled(P, b, prior, np.random.default_rng(seed))
         means = drawn.means.reshape(-1, d)
         second = drawn.covariances.mean(axis=(0, 1)) + means.T @ means / len(means)
@@ -376,7 +377,8 @@ def test_the_posterior_of_effects_is_that_of_an_importance_sampler(H, spread, me
 
 def test_a_normal_prior_that_is_given_is_the_prior():
     K, spreads = 4, np.full((4, 2), 0.5)
-    prior = prior_of_effects.Prior(np.tile(np.eye(3), (K, 1, 1)), spreads, 2.0, None, 3.0)
+    design, H = Design.of_standardised(2, True), np.tile(np.eye(3), (K, 1, 1))
+    prior = prior_of_effects.Prior(H, spreads, 2.0, None, 3.0, design)
     before = prior.precision(3)
     expected = [1 / (3.0 * 2.0 / 0.5) ** 2] * 2 + [prior_of_effects.INTERCEPT**-2]
     np.testing.assert_allclose(before, np.tile(np.diag(expected), (K, 1, 1)))
@@ -449,9 +451,13 @@ def test_logits_of_draws_count_as_probabilities_tell():
     assert held(off, covariances, deviation) == pytest.approx([0.9] * D, abs=1e-6)
 
 
+ALIKE = Design.alike(16, False, 9.0)
+
+
 def test_the_clip_norm_is_between_that_of_usual_rows_and_that_of_quiet_scores():
     def found(n_rows, mu, **facts):
         defaults = {"family": LOGIT, "n_features": 16, "fit_intercept": False}
+        defaults["design"] = Design.of_standardised(16, False)
         parameters = defaults | {"clip_norm": 1.0, "n_steps": 3} | facts
         return glm.GLMConfig(n_rows=n_rows, **parameters).default_clip(mu)
 
@@ -460,14 +466,15 @@ def test_the_clip_norm_is_between_that_of_usual_rows_and_that_of_quiet_scores():
     left = 1.0 - 2 * 0.08 - 0.02
     quiet = 0.3 * 2.0 * math.sqrt(left * 10**6 / 4)
     assert found(10**6, 2.0) == pytest.approx(math.sqrt(6.0 * quiet))
-    assert found(10**6, 2.0, data_norm=9.0) == pytest.approx(4.0)  # no score is longer
-    assert found(10**6, 2.0, data_norm=9.0, family=SEVERAL) == pytest.approx(math.sqrt(32.0))
+    assert found(10**6, 2.0, design=ALIKE) == pytest.approx(4.0)  # no score is longer
+    assert found(10**6, 2.0, design=ALIKE, family=SEVERAL) == pytest.approx(math.sqrt(32.0))
 
 
 def test_a_likely_slope_is_the_mean_of_positive_draws():
     config = glm.GLMConfig(
-        family=LOGIT, n_rows=1000, n_features=30, fit_intercept=False, clip_norm=2.0, n_steps=3
-    )
+        family=LOGIT, n_rows=1000, n_features=30, fit_intercept=False, clip_norm=2.0, n_steps=3,
+        design=Design.of_standardised(30, False),
+    )  # fmt: skip
     update = steps.Update.__new__(steps.Update)
     update.config, update.n, update.generator = config, 1000.0, np.random.default_rng(0)
     for noise, most in ((1e-6, 1e-2), (100.0, 0.5)):
@@ -538,6 +545,7 @@ def test_a_run_learns_on_its_way_which_slopes_are_small():
         clip_norm=2.0,
         n_steps=3,
         noise_multiplier=1e-3,
+        design=Design.of_standardised(2, False),
     )
     update = steps.Update.__new__(steps.Update)
     update.config, update.noise = config, lambda kind: 0.01
@@ -779,7 +787,13 @@ def test_what_goes_with_no_bounds():
 def test_a_released_matrix_is_read_as_it_was_written():
     update = steps.Update(
         glm.GLMConfig(
-            family=LOGIT, n_rows=10, n_features=2, fit_intercept=True, clip_norm=2.0, n_steps=2
+            family=LOGIT,
+            n_rows=10,
+            n_features=2,
+            fit_intercept=True,
+            clip_norm=2.0,
+            n_steps=2,
+            design=Design.of_standardised(2, True),
         ),
         ColumnsConfig(n_rows=10, lower=(0.0, 0.0), upper=(1.0, 2.0)).run(
             _records(np.zeros((10, 2))), _streams()
@@ -806,8 +820,9 @@ def _streams():
 def test_scores_of_normal_rows_are_moved_to_where_the_run_is():
     """Expected scores of normal rows at several θ, as if slopes at the last were those of all."""
     config = glm.GLMConfig(
-        family=LOGIT, n_rows=1000, n_features=2, fit_intercept=True, clip_norm=9.0, n_steps=3
-    )
+        family=LOGIT, n_rows=1000, n_features=2, fit_intercept=True, clip_norm=9.0, n_steps=3,
+        design=Design.of_standardised(2, True),
+    )  # fmt: skip
     update = steps.Update.__new__(steps.Update)
     update.config, update.n = config, 1000.0
     G = np.array([[1.0, 0.4, 0.0], [0.4, 1.0, 0.0], [0.0, 0.0, 1.0]])

@@ -5,9 +5,9 @@ from functools import partial
 
 import numpy as np
 import pytest
+from skdp.engine.residual_sums import ResidualScores, ResidualSum
 
 from skdp.engine.linear_sums import GramSum, LinearClippedSum, OutsideSum, ScoreGramSum
-from skdp.engine.residual_sums import ResidualScores, ResidualSum
 from skdp.models.likelihoods import Bernoulli, Categorical
 from skdp.relations import RELATIONS
 from skdp.rows.bounded_sum import CHUNK_ROWS, MAX_PARTS

@@ -8,11 +8,11 @@ import pytest
 from bundles import bundled
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from skdp.engine.residual_sums import ResidualScores, ResidualSum
 
 from skdp.engine import grid
 from skdp.engine.grid import GridSum, lattice_bits, lattice_bound
 from skdp.engine.linear_sums import GramSum, LinearClippedSum, ScoreGramSum, packed
-from skdp.engine.residual_sums import ResidualScores, ResidualSum
 from skdp.engine.vanilla_sum import VanillaClippedSum
 from skdp.models.likelihoods import Bernoulli, Categorical, Poisson
 from skdp.relations import sensitivity_factor

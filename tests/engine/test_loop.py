@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 from bundles import bundled
+from skdp.engine.residual_sums import ResidualScores, ResidualSum
 
 from skdp import DPVariationalModel
 from skdp.algorithms.dp_vi_model import CURVATURE_CLIP
@@ -12,7 +13,6 @@ from skdp.engine import release_hook
 from skdp.engine.grid import GridSum, lattice_bound
 from skdp.engine.linear_sums import GramSum, LinearClippedSum, ScoreGramSum
 from skdp.engine.loop import ReleasePlan
-from skdp.engine.residual_sums import ResidualScores, ResidualSum
 from skdp.engine.sampling import sampling
 from skdp.models.likelihoods import Bernoulli
 from skdp.relations import RELATIONS, sensitivity_factor

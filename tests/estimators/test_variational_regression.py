@@ -93,7 +93,6 @@ class TestFit:
             {"target_bounds": 3.0},
             {"target_bounds": (0.0, 1.0, 2.0)},
             {"target_bounds": ("a", "b")},
-            {"inference": "exact"},
             {"epsilon": -1.0},
             {"max_iter": 0},
             {"clip_norm": 0.0},
@@ -167,22 +166,21 @@ class TestPosterior:
             theta = prior_scale * rng.standard_normal(10)
             sigma = math.exp(rng.uniform(math.log(0.05), math.log(0.5)))
             y = X @ theta + sigma * rng.standard_normal(1000)
-            for inference, hits in (("noise_aware", inside), ("dpvi", plain)):
-                regressor = DPVariationalLinearRegression(
-                    0.5,
-                    inference=inference,
-                    target_bounds=(-1, 1),
-                    data_norm=1.0,
-                    fit_intercept=False,
-                    prior_scale=prior_scale,
-                    random_state=seed,
-                )
-                with warnings.catch_warnings():
-                    warnings.simplefilter("ignore", PrivacyWarning)
-                    regressor.fit(X, y)
-                sd = np.sqrt(np.diag(regressor.covariance_))[:10]
-                hits.append(np.abs(regressor.coef_ - theta) < norm.ppf(0.95) * sd)
-        # 250 coefficients: 4 standard errors are 8 %; the plain posterior shows the test's power.
+            regressor = DPVariationalLinearRegression(
+                0.5,
+                target_bounds=(-1, 1),
+                data_norm=1.0,
+                fit_intercept=False,
+                prior_scale=prior_scale,
+                random_state=seed,
+            )
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", PrivacyWarning)
+                regressor.fit(X, y)
+            sd = np.sqrt(np.diag(regressor.covariance_))[:10]
+            inside.append(np.abs(regressor.coef_ - theta) < norm.ppf(0.95) * sd)
+            plain.append(np.abs(regressor.coef_ - theta) < norm.ppf(0.95) * sd / 2)
+        # 250 coefficients: 4 standard errors are 8 %; half the deviation shows the test's power.
         assert 0.82 < np.mean(inside) < 0.98
         assert np.mean(plain) < 0.8
 
@@ -213,13 +211,6 @@ class TestUnitOfTargets:
     def test_bounds_are_a_scale(self):
         model = DPVariationalLinearRegression(n_samples=600, target_bounds=(-2, 6))
         assert model.fit(self.X, self.X[:, 0]).target_scale_ == 4.0
-
-
-def test_robust_widths_are_refused_where_the_fit_would_pay_for_them_and_ignore_them():
-    X, y = np.eye(3), np.zeros(3)
-    with PrivacyLedger() as ledger, pytest.raises(ValueError, match=r"robust=True.*noise_aware"):
-        DPVariationalLinearRegression(inference="dpvi", robust=True).fit(X, y)
-    assert ledger.entries == ()
 
 
 def test_several_targets_are_refused_and_the_remedy_works(line):
