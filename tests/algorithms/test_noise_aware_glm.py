@@ -19,7 +19,7 @@ from skdp.algorithms.parts.noisy_moments import wobble
 from skdp.engine import release_hook
 from skdp.engine.linear_sums import LinearClippedSum, ScoreGramSum, packed
 from skdp.fitting.streams import Streams
-from skdp.models.likelihoods import Bernoulli, Categorical, Poisson
+from skdp.models.likelihoods import Bernoulli, Poisson
 from skdp.privacy.noise_calibration import calibrate_schedule
 from skdp.relations import RELATIONS, sensitivity_factor
 from skdp.rows.records import LinearRows
@@ -164,7 +164,7 @@ class TestLimits:
         np.testing.assert_allclose(found, deviation, rtol=0.1 if clip_norm == 1.0 else 0.25)
         assert np.abs((q.mean[0] - mode) / deviation).max() < (0.5 if clip_norm == 1.0 else 1.0)
 
-    @pytest.mark.parametrize("likelihood", [Bernoulli(), Poisson(5.0), Categorical(3)])
+    @pytest.mark.parametrize("likelihood", [Bernoulli(), Poisson(5.0)])
     def test_where_the_noise_drowns_the_data_it_is_the_prior(self, likelihood):
         X, y, _ = simulated(100, 3, seed=0)
         targets = np.repeat(y, likelihood.n_outputs, axis=1)
@@ -238,7 +238,7 @@ class TestReleases:
 
     @pytest.mark.thorough
     @bundled("relation", RELATIONS)
-    @bundled("likelihood", [Bernoulli(), Categorical(3), Poisson(8.0)])
+    @bundled("likelihood", [Bernoulli(), Poisson(8.0)])
     @bundled(("curvature", "robust"), [("gram", False), ("trace", False), ("gram", True)])
     def test_no_record_moves_a_release_by_more_than_it_declares(
         self, relation, likelihood, curvature, robust

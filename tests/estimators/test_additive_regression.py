@@ -9,11 +9,8 @@ from skdp import (
     DPAdditiveClassifier,
     DPAdditivePoissonRegressor,
     DPAdditiveRegressor,
-    DPVariationalLinearRegression,
-    DPVariationalPoissonRegression,
     PrivacyLedger,
 )
-from skdp.algorithms.additive import OfCodes
 from skdp.displays import AdditiveDisplay
 from skdp.fitting.reading import Records
 from skdp.fitting.streams import Streams
@@ -149,29 +146,20 @@ def test_bands_hold_the_truth_as_often_as_they_say(table):
 
 @pytest.mark.quick(1)
 @pytest.mark.parametrize("kind", MODELS)
-def test_it_is_the_linear_model_of_the_same_public_features(kind, table, monkeypatch):
-    plan = clone(MODELS[kind]).set_params(edges=None).plan(n_features=3)
-    model, y = plan.config.model, targets(kind, table)[:, None].astype(float)
-    codes = model.codes([table[name].to_numpy() for name in ("age", "dose", "ward")])
-    facts = {"data_norm": model.norm, "prior_blocks": list(model.blocks), "n_samples": N}
+def test_codes_have_the_releases_of_the_rows_that_are_made_of_them(kind, table):
+    config = clone(MODELS[kind]).set_params(edges=None).plan(n_features=3).config
+    y = targets(kind, table)[:, None].astype(float)
     if kind == "numbers":
-        linear, y = DPVariationalLinearRegression(target_bounds=(0, 200), **facts), y / 100.0 - 1.0
-    else:
-        linear = DPVariationalPoissonRegression(
-            largest_count=40, clip_norm=plan.config.clip_norm, **facts
-        )
-    monkeypatch.setattr(type(linear), "_takes_bounds", False)  # which has another inference
-    config = linear.plan(n_features=model.size).config
-    assert config.event() == plan.config.event()
-    if kind == "numbers":  # what is believed of the rows, too
-        monkeypatch.setattr(type(config), "tables", tuple(c.table for c in model.columns))
-    else:  # rows of the linear model are believed to be normal
-        monkeypatch.setattr(OfCodes, "tables", ())
-    found = plan.config.run(Records(codes, y), Streams(b"a"))
-    expected = config.run(Records(model.rows(codes), y), Streams(b"a"))
-    np.testing.assert_array_equal(found.mean, expected.mean)
-    np.testing.assert_array_equal(found.spread, expected.spread)
-    np.testing.assert_array_equal(found.prior_scales, expected.prior_scales)
+        y = y / 100.0 - 1.0
+    model = config.model
+    codes = model.codes([table[name].to_numpy() for name in ("age", "dose", "ward")])
+    found = config.run(Records(codes, y), Streams(b"a"))
+    assert config.coded
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(type(config), "by_codes", False)
+        expected = config.run(Records(codes, y), Streams(b"a"))
+    np.testing.assert_allclose(found.mean, expected.mean, rtol=1e-6, atol=1e-8)
+    np.testing.assert_allclose(found.spread, expected.spread, rtol=1e-5, atol=1e-8)
 
 
 @pytest.mark.thorough

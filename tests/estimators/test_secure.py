@@ -226,7 +226,8 @@ def test_a_pipeline_shares_its_budget_with_a_secure_model():
 
 
 def test_without_sizes_a_split_asks_for_them():
-    pipeline = make_pipeline(DPStandardScaler(-1, 1), DPVariationalLogisticRegression(secure=True))
+    model = DPVariationalLogisticRegression(secure=True, classes=[0, 1])
+    pipeline = make_pipeline(DPStandardScaler(-1, 1), model)
     with pytest.raises(ValueError, match="n_features"):
         split_budget(pipeline, 1.0, 1e-5)
 
