@@ -20,10 +20,10 @@ NOISE_AWARE = ("algorithms/noise_aware", "algorithms/parts")
 
 # figure: (limit, goal)
 BUDGET = {
-    "lines of code": (32_850, 21_000),
+    "lines of code": (31_700, 21_000),
     "lines of docstrings": (18_000, 13_500),
     "lines of tests": (53_350, 42_000),
-    "lines of code, noise-aware": (4_190, 1_700),
+    "lines of code, noise-aware": (3_000, 1_700),
     "modules of more than 400 lines": (7, 0),
     "lines of the longest function": (45, 45),
     "files directly under skdp": (7, 7),

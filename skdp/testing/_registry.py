@@ -86,7 +86,7 @@ _OWN: dict[type[BaseEstimator], tuple[dict, dict[str, dict]]] = {
             "secure": _SECURE,
             "robust": _ROBUST,
             "in bounds": {"bounds": (-1.0, 1.0), "target_bounds": (-200, 200)},
-            "dpvi": _DPVI | {"target_bounds": (-200, 200)},
+            "target_bounds": {"target_bounds": (-200, 200)},
         },
     ),
     estimators.DPAdditiveClassifier: (

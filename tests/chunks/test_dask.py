@@ -117,7 +117,7 @@ def test_persons_are_brought_together(fixed):
     whole = classifier(secure=True, **unit).fit(X, Y, groups=FRAME.who)
     found = classifier(secure=True, **unit).fit(frame()[["a", "b"]], frame()["y"], frame()["who"])
     assert np.array_equal(found.coef_, whole.coef_)
-    with pytest.raises(ValueError, match="unit=Persons"):
+    with pytest.raises(ValueError, match="where persons are protected"):
         classifier(**unit).fit(*arrays())
 
 

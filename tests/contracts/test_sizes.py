@@ -166,7 +166,7 @@ TELLING = {
         classes=[0, 1], n_samples=50, inference="dpvi", neighboring_relation=ADDED
     ),
     "regressor": DPVariationalLinearRegression(
-        n_samples=50, inference="dpvi", target_bounds=(0, 1), neighboring_relation=ADDED
+        n_samples=50, target_bounds=(0, 1), neighboring_relation=ADDED
     ),
     "network": DPSGDClassifier(classes=[0, 1], n_samples=50, neighboring_relation=ADDED),
     "scaler": DPStandardScaler(neighboring_relation=ADDED),

@@ -130,7 +130,7 @@ CASES = [
     *ways(
         DPVariationalLinearRegression,
         {"max_iter": 3},
-        {"max_iter": 3, "target_bounds": (-2.0, 1.0), "inference": "dpvi"},
+        {"max_iter": 3, "target_bounds": (-2.0, 1.0)},
         REPLACED | {"clip_norm": 0.1},
         ADDED | {"fit_intercept": False},
         {"epsilon": None, "noise_multiplier": 3.0},

@@ -87,7 +87,6 @@ CASES = [
         DPVariationalLinearRegression,
         {},
         {"target_bounds": (-2, 1), "epsilon": 99.0},
-        {"inference": "dpvi"},
         max_iter=3,
     ),
     (DPVariationalPoissonRegression, MUCH | {"max_iter": 3}),

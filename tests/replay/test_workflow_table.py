@@ -69,7 +69,7 @@ def words(records):
     return pd.DataFrame({"text": pd.Series([record.split() for record in records])})
 
 
-ONE_STEP = {"n_samples": N, "inference": "dpvi", "max_iter": 1}
+ONE_STEP = {"n_samples": N, "max_iter": 1}
 
 
 # --- workflows ----------------------------------------------------------------------------------
@@ -77,7 +77,7 @@ ONE_STEP = {"n_samples": N, "inference": "dpvi", "max_iter": 1}
 
 def classifier(relation, classes=(0, 1, 2)):
     return DPVariationalLogisticRegression(
-        classes=list(classes), neighboring_relation=relation, **ONE_STEP
+        classes=list(classes), neighboring_relation=relation, inference="dpvi", **ONE_STEP
     )
 
 
