@@ -5,8 +5,8 @@ from functools import partial
 
 import numpy as np
 import pytest
-from skdp.engine.residual_sums import ResidualScores, ResidualSum
 
+from skdp.algorithms.noise_aware.families import Cut, InsideGram, WeightedResiduals
 from skdp.engine.linear_sums import GramSum, LinearClippedSum, OutsideSum, ScoreGramSum
 from skdp.models.likelihoods import Bernoulli, Categorical
 from skdp.relations import RELATIONS
@@ -24,16 +24,15 @@ SUMS = {  # with the shape of the parameters
     "two classes": (LinearClippedSum(Bernoulli().residual, 2.0), (1, D)),
     "weighted by the largest residual": (GRADIENT, (1, D)),
     "three classes": (LinearClippedSum(Categorical(3).residual, 2.0), (3, D)),
-    "residuals": (ResidualSum(NORM, 0.3, 0.3), (1, D + 1)),
-    "residuals without a bound": (ResidualSum(NORM, 0.3, 0.3, bounded=False), (1, D + 1)),
+    "residuals": (WeightedResiduals(Cut(0.3 * NORM, NORM)), (1, D + 1)),
     "second moments": (GramSum(NORM**2), (1, D)),
     "weighted second moments": (GramSum(9.0, lambda z, norms: np.exp(z[:, 0]) * norms), (1, D)),
     "trace": (GramSum(9.0, trace_only=True), (1, D)),
     "products of scores": (ScoreGramSum(GRADIENT), (1, D)),
-    "products of residuals": (ScoreGramSum(ResidualScores(NORM)), (1, D + 1)),
+    "slope of residuals": (InsideGram(NORM**2, cut=Cut(0.3 * NORM, NORM)), (1, D + 1)),
+    "products of residuals": (ScoreGramSum(WeightedResiduals(Cut(NORM, NORM))), (1, D + 1)),
     "counts": (OutsideSum(targets=True), (1, D)),
 }
-BOUNDED = {name: found for name, found in SUMS.items() if name != "residuals without a bound"}
 
 
 def random_codes(n, seed=0):
@@ -93,7 +92,7 @@ def test_every_sum_is_that_over_rows(clipped_sum, shape, kept):
 
 @pytest.mark.parametrize("size", [1.0, 1e5, 1e300, np.inf])
 @pytest.mark.parametrize("relation", RELATIONS)
-@pytest.mark.parametrize(("clipped_sum", "shape"), BOUNDED.values(), ids=BOUNDED)
+@pytest.mark.parametrize(("clipped_sum", "shape"), SUMS.values(), ids=SUMS)
 def test_no_record_moves_a_sum_by_more_than_the_sensitivity(clipped_sum, shape, relation, size):
     theta = parameters(shape)
     theta[:, :D] *= size

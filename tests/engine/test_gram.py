@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
-from skdp.engine.residual_sums import ResidualScores, ResidualSum
 
+from skdp.algorithms.noise_aware.families import Cut, WeightedResiduals
 from skdp.engine.linear_sums import GramSum, LinearClippedSum, ScoreGramSum, packed, unpacked
 from skdp.models.likelihoods import Bernoulli, Categorical
 from skdp.rows.records import LinearRows
@@ -109,8 +109,12 @@ SCORES = {  # where they are asked for, and how targets come of numbers in [0, 1
         CLASSES,
         lambda t: np.eye(3)[(3 * t).astype(int)],
     ),
-    "residuals": (ResidualScores(np.sqrt(2.0)), AT, lambda t: np.tan(4.0 * t)[:, None]),
-    "any target": (ResidualScores(0.5), AT, lambda t: HUGE[(len(HUGE) * t).astype(int)][:, None]),
+    "residuals": (WeightedResiduals(Cut(1.0, 2.0)), AT, lambda t: np.tan(4.0 * t)[:, None]),
+    "any target": (
+        WeightedResiduals(Cut(0.5, 2.0)),
+        AT,
+        lambda t: HUGE[(len(HUGE) * t).astype(int)][:, None],
+    ),
 }
 
 
@@ -142,17 +146,6 @@ def test_outer_products_of_scores_are_the_slow_sum(case):
     norms = np.linalg.norm(s, axis=1)
     np.testing.assert_allclose(np.linalg.norm(records, axis=1), norms**2, rtol=1e-12)
     assert gram.shape(tuple(at.shape)) == (records.shape[1],)
-
-
-def test_scores_of_residuals_are_those_that_are_summed():
-    rng = np.random.default_rng(2)
-    gram, at, batch = scored("residuals", rng.normal(size=(40, 2)), rng.random(40))
-    alone = ResidualSum(np.sqrt(2.0), 0.5, 0.5).records(at, batch)[:, :-2]
-    np.testing.assert_array_equal(gram.scores.records(at, batch), alone)
-    r = batch.targets - batch.logits(THETA.T)
-    found = ResidualScores(np.sqrt(2.0), bounded=False).records(at, batch)
-    np.testing.assert_allclose(found, r * batch.rows / np.sqrt(2.0), rtol=1e-12)
-    assert ScoreGramSum(ResidualScores(1.0, bounded=False)).record_bound == np.inf
 
 
 @pytest.mark.parametrize("case", SCORES)

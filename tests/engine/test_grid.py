@@ -8,8 +8,8 @@ import pytest
 from bundles import bundled
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from skdp.engine.residual_sums import ResidualScores, ResidualSum
 
+from skdp.algorithms.noise_aware.families import ContrastGrams, Cut, InsideGram, WeightedResiduals
 from skdp.engine import grid
 from skdp.engine.grid import GridSum, lattice_bits, lattice_bound
 from skdp.engine.linear_sums import GramSum, LinearClippedSum, ScoreGramSum, packed
@@ -46,6 +46,7 @@ BINARY = (RNG.random(N) < 0.5).astype(float)[:, None]
 COUNTS = RNG.poisson(3.0, N).astype(float)[:, None]
 NUMBERS = np.where(RNG.random(N) < 0.1, 1e300, RNG.normal(size=N))[:, None]
 CLASSES = np.eye(3)[RNG.integers(3, size=N)]
+RESIDUALS = WeightedResiduals(Cut(1.0, np.sqrt(2.0)))
 SUMS = {
     "residual": (LinearClippedSum(Bernoulli().residual, 0.3), theta(1, D), BINARY),
     "score": (score(Bernoulli(), 0.7), theta(1, D), BINARY),
@@ -60,8 +61,14 @@ SUMS = {
     "Poisson slope": (slope(Poisson(20.0)), theta(1, D), BINARY),
     "products": (ScoreGramSum(score(Bernoulli(), 0.7)), theta(1, D), BINARY),
     "softmax products": (ScoreGramSum(score(Categorical(3), 0.7)), theta(3, D), CLASSES),
-    "residual products": (ScoreGramSum(ResidualScores(1.2)), abs(theta(1, D + 1)), NUMBERS),
-    "residuals": (ResidualSum(np.sqrt(2.0), 0.5, 0.5), abs(theta(1, D + 1)), NUMBERS),
+    "residual products": (ScoreGramSum(RESIDUALS), abs(theta(1, D + 1)), NUMBERS),
+    "residuals": (RESIDUALS, abs(theta(1, D + 1)), NUMBERS),
+    "slope of residuals": (InsideGram(2.0, cut=Cut(1.0, 2.0)), abs(theta(1, D + 1)), NUMBERS),
+    "slopes of contrasts": (
+        ContrastGrams(1.0, likelihood=Categorical(3), cut=Cut(1.0, 2.0)),
+        np.hstack([theta(3, D), np.linalg.qr(np.eye(3)[:, 1:] - 1 / 3)[0]]),
+        CLASSES,
+    ),
 }
 
 

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 import torch
 from bundles import bundled
-from skdp.engine.residual_sums import ResidualScores, ResidualSum
 
 from skdp import DPVariationalModel
 from skdp.algorithms.dp_vi_model import CURVATURE_CLIP
@@ -19,7 +18,7 @@ from skdp.relations import RELATIONS, sensitivity_factor
 from skdp.rows.bounded_sum import ROUNDING
 from skdp.rows.records import LinearRows
 
-ZERO, CLIP = np.zeros((1, 2)), np.array([[0.0, 0.0, 0.1]])
+ZERO = np.zeros((1, 2))
 UP, ACROSS, NONE = [1.0, 0.0], [0.0, 1.0], [0.0, 0.0]
 # For each sum: where it is asked for, and two records that move it as far as any.
 LINEAR = {
@@ -29,10 +28,6 @@ LINEAR = {
     "products": (
         ScoreGramSum(LinearClippedSum(Bernoulli().residual, 0.3)), ZERO, (UP, 0.0), (ACROSS, 1.0),
     ),
-    "residual products": (
-        ScoreGramSum(ResidualScores(1.0)), CLIP, (UP, 1.0), (ACROSS, -1.0),
-    ),
-    "residual": (ResidualSum(1.0, 0.5, 0.5), CLIP, (UP, 1.0), (UP, -1.0)),
 }  # fmt: skip
 SIGMAS = [0.05, 1.0, 3.7, 400.0]
 

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from skdp.algorithms.moments import MomentSum
+from skdp.algorithms.noise_aware.families import Cut, WeightedResiduals
 from skdp.engine.linear_sums import GramSum, LinearClippedSum, OutsideSum, ScoreGramSum
 from skdp.engine.magnitude_sums import MagnitudeSum
 from skdp.engine.vanilla_sum import VanillaClippedSum
@@ -19,7 +20,7 @@ D, R = 4, 1.5
 UNIT = PersonUnit(n_groups=30, rows_per_group=4.0, clip=2.0)
 THETA = np.random.default_rng(3).normal(size=(1, D))
 WITH_CLIP = np.append(THETA, [[0.7]], axis=1)
-RESIDUAL = ResidualSum(R, 0.25, 0.25)
+RESIDUAL = WeightedResiduals(Cut(0.8, R))
 SUMS = {
     "scores": (LinearClippedSum(Bernoulli().residual, 0.8), THETA),
     "pairs": (VanillaClippedSum(Bernoulli().residual, 0.8), np.stack([THETA, 0.1 * THETA])),
@@ -27,7 +28,7 @@ SUMS = {
     "weighted": (GramSum(R**2, lambda z, norms: 1 / (1 + z[:, 0] ** 2)), THETA),
     "trace": (GramSum(R**2, trace_only=True), THETA),
     "scatter": (ScoreGramSum(LinearClippedSum(Bernoulli().residual, 0.8)), THETA),
-    "scatter of residuals": (ScoreGramSum(ResidualScores(R)), WITH_CLIP),
+    "scatter of residuals": (ScoreGramSum(RESIDUAL), WITH_CLIP),
     "residuals": (RESIDUAL, WITH_CLIP),
     "magnitudes": (MagnitudeSum(), THETA),
     "outside": (OutsideSum(targets=True), THETA),
@@ -62,8 +63,8 @@ def one_by_one(inner, theta, X, y, starts):
         if scores is not None:
             s = scores.records(theta, rows).sum(axis=0)
             s *= min(1.0, UNIT.clip * scores.record_bound / np.linalg.norm(s))
-            outer = np.outer(s, s) * np.where(np.eye(D) > 0, 1.0, math.sqrt(2.0))
-            total = total + outer[np.triu_indices(D)]
+            outer = np.outer(s, s) * np.where(np.eye(len(s)) > 0, 1.0, math.sqrt(2.0))
+            total = total + outer[np.triu_indices(len(s))]
             continue
         term = inner.records(theta, rows).sum(axis=0)
         size = np.linalg.norm(term)

@@ -9,6 +9,7 @@ of residuals and the next c follow. All are 0 in expectation at the truth, whate
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
@@ -18,6 +19,7 @@ from scipy.special import expit, ndtr, softmax
 from skdp.engine.linear_sums import GramSum, LinearClippedSum, packed, packed_squares
 from skdp.models.likelihoods import Likelihood
 from skdp.rows.bounded_sum import CHUNK_ROWS
+from skdp.rows.clipping import row_products
 from skdp.rows.coded import gram
 from skdp.rows.person_sums import RowSum, by_person
 from skdp.rows.records import LinearBatch
@@ -26,6 +28,14 @@ USUAL_CUT = 2.5  # c over the scale of residuals: 1 % of normal ones are cut
 USUAL_SQUARE = 1.0 / 6.0  # of a residual over c, where c is USUAL_CUT times their scale
 FASTEST = (0.125, 2.0)  # change of c from one step to the next
 WIDEST = 2.0  # c: residuals of targets in [-1, 1] that are predicted within
+
+
+Product = Callable[[LinearBatch, np.ndarray], np.ndarray]
+
+
+def alone(chunk: LinearBatch, weights: np.ndarray) -> np.ndarray:
+    """Logits of rows, each a function of its own row alone."""
+    return row_products(chunk.rows, weights)
 
 
 class Cut(NamedTuple):
@@ -188,10 +198,12 @@ class ContrastGrams(GramSum):
         K, D = theta_shape[0], theta_shape[1] - theta_shape[0] + 1
         return ((K - 1) * D * (D + 1) // 2,)
 
-    def _each(self, theta: np.ndarray, chunk: LinearBatch) -> np.ndarray:
+    def _each(
+        self, theta: np.ndarray, chunk: LinearBatch, product: Product = LinearBatch.logits
+    ) -> np.ndarray:
         """Weights (m, K - 1) of z zᵀ."""
         D = theta.shape[1] - len(theta) + 1
-        logits = np.nan_to_num(chunk.logits(theta[:, :D].T))
+        logits = np.nan_to_num(product(chunk, theta[:, :D].T))
         p, U = softmax(logits, axis=1), theta[:, D:]
         slopes = np.maximum(p @ U**2 - (p @ U) ** 2, 0.0)
         score = self.likelihood.score(math.inf)
@@ -212,7 +224,7 @@ class ContrastGrams(GramSum):
     def records(self, theta: np.ndarray, chunk: LinearBatch) -> np.ndarray:
         """Return the terms, each a function of its own record alone."""
         rows = np.asarray(chunk.rows)
-        terms = [packed_squares(rows, weights) for weights in self._each(theta, chunk).T]
+        terms = [packed_squares(rows, weights) for weights in self._each(theta, chunk, alone).T]
         return by_person(np.hstack(terms), chunk)
 
 
@@ -330,9 +342,9 @@ class Counts:
 # --- numbers --------------------------------------------------------------------------------------
 
 
-def _residuals(theta: np.ndarray, chunk: LinearBatch) -> np.ndarray:
+def _residuals(theta: np.ndarray, chunk: LinearBatch, product: Product) -> np.ndarray:
     """(y - θz)/c of rows (m,), for (θ, c) in one row."""
-    line = chunk.logits(theta[:, :-1].T)[:, 0]
+    line = product(chunk, theta[:, :-1].T)[:, 0]
     return np.nan_to_num((chunk.targets[:, 0] - line) / theta[0, -1])
 
 
@@ -364,8 +376,10 @@ class WeightedResiduals(RowSum):
         """A number for each column, and one."""
         return (theta_shape[-1],)
 
-    def _parts(self, theta: np.ndarray, chunk: LinearBatch) -> tuple[np.ndarray, np.ndarray]:
-        psi = np.clip(_residuals(theta, chunk), -1.0, 1.0)
+    def _parts(
+        self, theta: np.ndarray, chunk: LinearBatch, product: Product
+    ) -> tuple[np.ndarray, np.ndarray]:
+        psi = np.clip(_residuals(theta, chunk, product), -1.0, 1.0)
         squares = self.square_weight * (psi**2 - USUAL_SQUARE)
         psi = psi * self.cut.weights(chunk.norms)
         return chunk.weighted(psi), chunk.weighted(squares)
@@ -373,14 +387,15 @@ class WeightedResiduals(RowSum):
     def __call__(self, theta: np.ndarray, batch: LinearBatch) -> np.ndarray:
         """Return the sum."""
         total = np.zeros(theta.shape[-1])
-        for chunk in batch.chunks(CHUNK_ROWS):
-            psi, squares = self._parts(theta, chunk)
-            total += np.append(psi @ chunk.rows, squares.sum())
+        with np.errstate(all="ignore"):
+            for chunk in batch.chunks(CHUNK_ROWS):
+                psi, squares = self._parts(theta, chunk, LinearBatch.logits)
+                total += np.append(psi @ chunk.rows, squares.sum())
         return total
 
     def records(self, theta: np.ndarray, chunk: LinearBatch) -> np.ndarray:
         """Return the terms, each a function of its own record alone."""
-        psi, squares = self._parts(theta, chunk)
+        psi, squares = self._parts(theta, chunk, alone)
         return np.hstack([psi[:, None] * np.asarray(chunk.rows), squares[:, None]])
 
 
@@ -394,21 +409,23 @@ class InsideGram(GramSum):
         """One number for each of the pairs of columns."""
         return super().shape((theta_shape[-1] - 1,))
 
-    def _inside(self, theta: np.ndarray, chunk: LinearBatch) -> np.ndarray:
-        inside = np.abs(_residuals(theta, chunk)) < 1.0
+    def _inside(self, theta: np.ndarray, chunk: LinearBatch, product: Product) -> np.ndarray:
+        inside = np.abs(_residuals(theta, chunk, product)) < 1.0
         return self._cut(inside * self.cut.weights(chunk.norms), chunk)
 
     def __call__(self, theta: np.ndarray, batch: LinearBatch) -> np.ndarray:
         """Return the sum."""
         d = theta.shape[-1] - 1
         total = np.zeros((d, d))
-        for chunk in batch.chunks(CHUNK_ROWS):
-            total += gram(chunk.rows, self._inside(theta, chunk))
+        with np.errstate(all="ignore"):
+            for chunk in batch.chunks(CHUNK_ROWS):
+                total += gram(chunk.rows, self._inside(theta, chunk, LinearBatch.logits))
         return packed(total)
 
     def records(self, theta: np.ndarray, chunk: LinearBatch) -> np.ndarray:
         """Return the terms, each a function of its own record alone."""
-        return by_person(packed_squares(np.asarray(chunk.rows), self._inside(theta, chunk)), chunk)
+        terms = packed_squares(np.asarray(chunk.rows), self._inside(theta, chunk, alone))
+        return by_person(terms, chunk)
 
 
 @dataclass(frozen=True)
