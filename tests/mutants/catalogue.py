@@ -468,7 +468,7 @@ SECTIONS = {
 @@ clipped: a row that is not finite is counted
 -longer[extreme] = features[extreme].any(axis=1)
 +longer[extreme] = True
---- engine/residual_sums.py; tests/algorithms/test_noise_aware_linear.py
+--- engine/magnitude_sums.py; tests/engine/test_magnitude_sums.py
 @@ MagnitudeSum.records: a target of zero has a magnitude
 -chunk.weighted(targets != 0.0)
 +chunk.weighted(targets == targets)
@@ -535,10 +535,10 @@ SECTIONS = {
 @@ packed: second moments count entries beside the diagonal once
 -return matrix[rows, columns] * weights
 +return matrix[rows, columns]
---- engine/residual_sums.py; tests/algorithms/test_noise_aware_linear.py
-@@ ResidualSum.record_bound: residual sums of a regression have too small a bound
--return math.hypot(1.0, self.scale_weight / 2, self.trace_weight / 2)
-+return 0.5
+--- algorithms/noise_aware/families.py; tests/algorithms/test_standardised.py tests/engine/test_gram.py
+@@ WeightedResiduals.record_bound: residual sums of a regression have too small a bound
+-return math.hypot(self.cut.clip_norm, self.square_weight * (1.0 - USUAL_SQUARE))
++return 0.5 * self.cut.clip_norm
 --- engine/grid.py; tests/engine/test_grid.py
 @@ rounded: integers are rounded and not held to their bound
 -not inside.all()
@@ -691,10 +691,10 @@ SECTIONS = {
 @@ ScoreGramSum: outer products of scores are taken for numbers
 -apart = POSITIVE
 +apart = 1.0
---- engine/residual_sums.py; tests/engine/test_gram.py
-@@ _residual_scores: scores of residuals are not scaled to rows of norm 1
--1.0 / np.maximum(chunk.norms, row_bound)
-+np.full(len(r), 1.0 / row_bound)
+--- algorithms/noise_aware/families.py; tests/engine/test_grid.py
+@@ WeightedResiduals.records: a share of a residual depends on where its row stands
+-self._parts(theta, chunk, alone)
++self._parts(theta, chunk, LinearBatch.logits)
 --- algorithms/noise_aware_logit.py; tests/algorithms/test_noise_aware_logit.py
 @@ NoiseAwareLogit._bent: slopes of counts are learned as late as those of classes
 -OVERSHOT_COUNTS if self.of_counts else OVERSHOT
@@ -709,18 +709,17 @@ SECTIONS = {
 @@ NoiseAwareConfig.release_plan: the scatter of scores is released of scores that are not bounded
 -ScoreGramSum(gradient)
 +ScoreGramSum(LinearClippedSum(score.residual, math.inf, score.largest_residual))
---- algorithms/noise_aware_linear.py; tests/algorithms/test_noise_aware_linear.py
-@@ NoiseAwareRegressionConfig.units: robust widths of a regression are not paid for
--(1.0 - sum(before) - sum(after)) / self.n_steps
-+(1.0 - sum(before) - COUNT_SHARE) / self.n_steps
-@@ NoiseAwareRegressionConfig.release_plan: robust widths of a regression use scores that are not
-    bounded
--ResidualScores(self.row_bound, bounded=self.private)
-+ResidualScores(self.row_bound, bounded=False)
---- engine/residual_sums.py; tests/algorithms/test_noise_aware_linear.py
-@@ ResidualSum.apart: residual sums have the sharper bound where it does not hold
--small and self.bounded
-+self.bounded
+--- algorithms/noise_aware/steps.py; tests/estimators/test_variational_regression.py
+@@ Update.query: numbers without bounds are asked for in units of 1
+-state.unit * (state.theta - self.config.unit_of(state.offset))
++state.theta - self.config.unit_of(state.offset)
+--- algorithms/exact_line.py; tests/algorithms/test_exact_line.py
+@@ ExactLineConfig._scatter: without privacy the rows of a person scatter by themselves
+-scores.of_persons(self.persons)
++scores
+@@ ExactLineConfig.run: without privacy weights are halved
+-sums * self.weight_bound
++sums
 --- engine/grid.py; tests/engine/test_loop.py
 @@ GridSum.width: a grid unit is worth as if every relation were replace_one
 -self.inner.moved_by(relation) / sensitivity_factor(relation)
@@ -890,10 +889,10 @@ SECTIONS = {
 @@ GramSum._cut: second moments have no weights
 -chunk.weighted(np.minimum(w, self.bound / squares))
 +np.minimum(w, self.bound / squares)
---- engine/residual_sums.py; tests/estimators/test_linear_weights.py
-@@ ResidualSum.__call__: the scale of residuals is of rows without weights
--np.nansum(chunk.weighted(psi**2 - 0.5))
-+np.nansum(psi**2 - 0.5)
+--- algorithms/noise_aware/families.py; tests/estimators/test_linear_weights.py
+@@ WeightedResiduals._parts: the scale of residuals is of rows without weights
+-chunk.weighted(squares)
++squares
 --- rows/records.py; tests/estimators/test_linear_weights.py
 @@ LinearBatch.chunks: a chunk of rows has the weights of the first
 -self.weights[chunk]
@@ -1083,10 +1082,6 @@ SECTIONS = {
 @@ Given.weight: the posterior forgets the DP noise
 -self.variance
 +1e-6 * self.variance
---- algorithms/parts/noisy_softmax.py; tests/algorithms/test_noisy_softmax.py
-@@ SyntheticRows.statistic: the posterior of several classes forgets the DP noise
--noise_variance * max(1.0, scatter) * one
-+1e-4 * noise_variance * max(1.0, scatter) * one
 --- calibration/__init__.py; tests/replay/test_persons_with_weights.py tests/replay/test_persons.py
 @@ DPTemperatureScaler.fit: a temperature forgets whose the rows are
 -Records(scaling.bounded(log_p), codes, chosen.starts)
@@ -1178,7 +1173,7 @@ SECTIONS = {
 -math.sqrt(self._longest * quiet)
 +quiet
 @@ GLMConfig.default_clip: scores have noise of a norm that none of them has
--self._longest * self.family.most if self.alike else math.inf
+-math.inf if self.design.standardised else longest * self.family.most
 +math.inf
 --- algorithms/noise_aware/posterior.py; tests/algorithms/test_standardised.py
 @@ Posterior._hidden: columns whose spread the noise hides are taken to be as the others
