@@ -64,6 +64,7 @@ LAYERS = [
             "tests/engine/test_examples", "tests/engine/test_gram",
             "tests/engine/test_grid",
             "tests/engine/test_layers", "tests/engine/test_linear_sums", "tests/engine/test_loop",
+            "tests/engine/test_magnitude_sums",
             "tests/engine/test_persons", "tests/engine/test_precision",
             "tests/engine/test_network_sum", "tests/engine/test_perceptron_sum",
             "tests/engine/test_records",

@@ -31,7 +31,8 @@ from skdp.rows.coded import gram
 from skdp.rows.records import LinearBatch, LinearRows, Rows
 
 HYPER_SCALE = 2.0  # of τ, in the mean of a row at the norm bound
-MOST_PASSES, SETTLED, OVERRELAXED = 200, 1e-3, 1.7  # last change of ln τ and ln σ, and EM's steps
+MOST_PASSES, SETTLED, OVERRELAXED = 200, 1e-3, 1.7  # last change of ln τ, and EM's steps
+EXACT = 1e-8  # the same of ln σ
 SMALLEST = 1e-7  # σ over the targets' unit
 ROUNDED = 1e-11  # of the largest eigenvalue, from which on one is 0
 
@@ -161,6 +162,6 @@ def likeliest(
         mean, covariance = tau * (U @ m), (U * variances) @ U.T * np.outer(tau, tau)
         ratio = prior.likeliest(mean, np.diag(covariance)) / scales
         scales = scales * ratio**OVERRELAXED
-        if np.abs(np.log(ratio)).max() < SETTLED and abs(u - before) < SETTLED:
+        if np.abs(np.log(ratio)).max() < SETTLED and abs(u - before) < EXACT:
             break
     return mean, covariance, float(u), float(1.0 / curvature), scales

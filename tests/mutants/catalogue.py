@@ -535,7 +535,7 @@ SECTIONS = {
 @@ packed: second moments count entries beside the diagonal once
 -return matrix[rows, columns] * weights
 +return matrix[rows, columns]
---- algorithms/noise_aware/families.py; tests/algorithms/test_standardised.py tests/engine/test_gram.py
+--- algorithms/noise_aware/families.py; tests/engine/test_gram.py
 @@ WeightedResiduals.record_bound: residual sums of a regression have too small a bound
 -return math.hypot(self.cut.clip_norm, self.square_weight * (1.0 - USUAL_SQUARE))
 +return 0.5 * self.cut.clip_norm
@@ -897,9 +897,9 @@ SECTIONS = {
 @@ LinearBatch.chunks: a chunk of rows has the weights of the first
 -self.weights[chunk]
 +self.weights[: len(self.rows[chunk])]
---- estimators/variational_regression.py; tests/estimators/test_linear_weights.py
-@@ NormalRegressor._of_columns: the bound of weights stays out of a noise-aware regression
--self._weight_bound(facts)
+--- estimators/_bounds.py; tests/estimators/test_linear_weights.py
+@@ glm_of: the bound of weights stays out of a noise-aware posterior
+-estimator._weight_bound(facts)
 +1.0
 --- algorithms/parts/noise_aware_run.py; tests/estimators/test_linear_weights.py
 @@ NoiseAwareUpdate.with_moments: weights do not tell how many rows there are
@@ -1135,8 +1135,8 @@ SECTIONS = {
 -np.minimum(np.minimum(1.0, self.clip_norm / (norms * largest)), self.far(norms))
 +np.minimum(1.0, self.clip_norm / (norms * largest))
 @@ WeightedResiduals._parts: residuals of numbers are not cut
--np.clip(_residuals(theta, chunk), -1.0, 1.0)
-+_residuals(theta, chunk)
+-np.clip(_residuals(theta, chunk, product), -1.0, 1.0)
++_residuals(theta, chunk, product)
 @@ WeightedResiduals.record_bound: the square beside a residual's score has no part in its bound
 -math.hypot(self.cut.clip_norm, self.square_weight * (1.0 - USUAL_SQUARE))
 +self.cut.clip_norm
@@ -1170,7 +1170,7 @@ SECTIONS = {
 +X
 --- algorithms/noise_aware/glm.py; tests/algorithms/test_standardised.py
 @@ GLMConfig.default_clip: the clip norm grows until scores are quiet
--math.sqrt(self._longest * quiet)
+-math.sqrt(longest * quiet)
 +quiet
 @@ GLMConfig.default_clip: scores have noise of a norm that none of them has
 -math.inf if self.design.standardised else longest * self.family.most
@@ -1201,9 +1201,9 @@ SECTIONS = {
 -may_be <= MISSED * whole
 +may_be < 1e300
 --- algorithms/noise_aware/prior.py; tests/algorithms/test_standardised.py
-@@ Prior.draw: the part of effects along axes is not what the columns' own leave
--np.einsum("kij,ki->kj", self.axes, theta[:, :d] - a)
-+np.einsum("kij,ki->kj", self.axes, theta[:, :d])
+@@ Prior._apart: the part of effects along axes is not what the columns' own leave
+-np.einsum("kij,ki->kj", self.axes, theta - a)
++np.einsum("kij,ki->kj", self.axes, theta)
 --- algorithms/noise_aware/draws.py; tests/algorithms/test_standardised.py
 @@ drawn_factors: the slope of a column grows with its factor and not with the square
 -FACTORS**2 * np.maximum(of_gram, 2.0 * s)[:, None]
@@ -1577,8 +1577,8 @@ SECTIONS = {
 +self.fit.noise_multiplier * factor
 --- algorithms/additive.py; tests/estimators/test_private_edges.py
 @@ of_codes: private edges: the rows' bound is that of the plan
--plain |= {'model': model, 'n_features': model.size, 'data_norm': model.norm}
-+plain |= {'model': model, 'n_features': model.size, 'data_norm': config.data_norm}
+-plain["data_norm"] = model.norm
++plain["data_norm"] = config.data_norm
 --- privacy/posterior_samples.py; tests/privacy/test_posterior_samples.py
 @@ bounded_range_mu: bounded range: the Gaussian is too good
 -log_expit(-eta / 2.0)
