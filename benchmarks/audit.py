@@ -149,8 +149,8 @@ def releases_of(estimator):
             return self
 
     def nothing(update, state):
-        numbers = bool(update.config.family.extra)  # the scale of residuals follows
-        mean = np.append(state.theta, np.zeros((len(state.theta), numbers)), axis=1)
+        numbers = update.config.family.extra  # the scale of residuals follows
+        mean = np.hstack([state.theta, np.zeros((len(state.theta), numbers))])
         kind = RegressionPosterior if numbers else GaussianPosterior
         told = {"n_found": update.n_found, "prior_scales": np.ones((3, 1))}
         return kind(mean, np.eye(mean.size), **told)
