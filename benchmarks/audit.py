@@ -136,7 +136,7 @@ def releases_of(estimator):
     """
     from sklearn.base import BaseEstimator
 
-    from skdp.algorithms.gaussian_posterior import GaussianPosterior
+    from skdp.algorithms.gaussian_posterior import GaussianPosterior, RegressionPosterior
     from skdp.algorithms.noise_aware.steps import Update
 
     class Releases(BaseEstimator):
@@ -149,10 +149,11 @@ def releases_of(estimator):
             return self
 
     def nothing(update, state):
-        scales = np.ones((3, 1))
-        return GaussianPosterior(
-            state.theta, np.eye(state.theta.size), n_found=update.n_found, prior_scales=scales
-        )
+        numbers = update.config.family.extra  # the scale of residuals follows
+        mean = np.hstack([state.theta, np.zeros((len(state.theta), numbers))])
+        kind = RegressionPosterior if numbers else GaussianPosterior
+        told = {"n_found": update.n_found, "prior_scales": np.ones((3, 1))}
+        return kind(mean, np.eye(mean.size), **told)
 
     return Releases(estimator)
 

@@ -1,7 +1,7 @@
 """Coverage of 90 % intervals where columns differ much in spread and effect, and the model holds.
 
     python benchmarks/hard_columns.py [--kinds narrow,onehot,counts,ar.7,ar.95,separated]
-        [--models logistic,linear] [--sizes 1000,10000,50000] [--epsilon .3,1,3] [--reps 20]
+        [--models logistic,linear] [--sizes 1000,10000,50000] [--epsilon .3,1,3] [--reps REPS]
         [--json FILE]
 
 Ten columns with declared bounds, most of them [-1, 1]; δ = 1e-6, no scaler. Special columns are
@@ -16,7 +16,8 @@ Ten columns with declared bounds, most of them [-1, 1]; δ = 1e-6, no scaler. Sp
 Others have spread .5 and effects N(0, .3²). Numbers have .3 times the logit as their line, and
 residuals of deviation .3. Printed: of special columns and of others the share of intervals that
 hold the truth, with its standard error over data sets, root mean square distance in posterior
-deviations, and the median deviation over the error of the non-private estimate.
+deviations, and the median deviation over the error of the non-private estimate. There are 200 data
+sets of narrow columns, 70 of onehot and counts, else 20.
 """
 
 import argparse
@@ -34,6 +35,7 @@ from skdp import DPVariationalLinearRegression, DPVariationalLogisticRegression
 
 WIDTH, LEVEL = 10, 1.645
 KINDS = "narrow,onehot,counts,ar.7,ar.95,separated"
+REPETITIONS = {"narrow": 200, "onehot": 70, "counts": 70}
 
 
 def rows(kind, n, rng):
@@ -125,16 +127,17 @@ def main():
     parser.add_argument("--models", default="logistic,linear")
     parser.add_argument("--sizes", default="1000,10000,50000")
     parser.add_argument("--epsilon", default="0.3,1,3")
-    parser.add_argument("--reps", type=int, default=20)
+    parser.add_argument("--reps", type=int, help="data sets of each cell")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     warnings.simplefilter("ignore")
     found = []
     for kind in options.kinds.split(","):
+        repetitions = options.reps or REPETITIONS.get(kind, 20)
         for model in ["logistic"] if kind == "separated" else options.models.split(","):
             for n in map(int, options.sizes.split(",")):
                 for epsilon in map(float, options.epsilon.split(",")):
-                    found.append(measured(model, kind, n, epsilon, options.reps))
+                    found.append(measured(model, kind, n, epsilon, repetitions))
                     print(shown(found[-1]), flush=True)
     if options.json:
         options.json.write_text(json.dumps(found, indent=1, default=float))

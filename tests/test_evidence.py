@@ -247,7 +247,7 @@ def test_an_audit_goes_on_with_the_cases_that_have_not_run(monkeypatch, tmp_path
     file, names = tmp_path / "audits.json", ("right", "wrong", "another")
     monkeypatch.setattr("skdp.audit.audit_estimator", report)
     monkeypatch.setattr(audit, "variational", lambda: [(name, name, {}) for name in names])
-    for group in ("networks", "samplers", "others", "persons", "workflows", "parts"):
+    for group in ("releases", "networks", "samplers", "others", "persons", "workflows", "parts"):
         monkeypatch.setattr(audit, group, list)
     monkeypatch.setattr(sys, "argv", ["audit.py", "--json", str(file)])
     stop_at = "another"
