@@ -26,7 +26,6 @@ from skdp import (
 from skdp.algorithms.user_model.sums import ModelClippedSum
 from skdp.engine import release_hook
 from skdp.engine.linear_sums import GramSum
-from skdp.engine.residual_sums import ResidualSum
 from skdp.preprocessing import pca, standard_scaler
 from skdp.rows.bounded_sum import OPPOSITE
 
@@ -36,7 +35,7 @@ RELATION = "replace_one"
 def before():
     """Take all terms to be opposite."""
     patches = ExitStack()
-    for kind in (GramSum, ResidualSum, ModelClippedSum):
+    for kind in (GramSum, ModelClippedSum):
         patches.enter_context(mock.patch.object(kind, "apart", OPPOSITE))
     patches.enter_context(mock.patch.object(pca, "POSITIVE", OPPOSITE))
     patches.enter_context(mock.patch.object(standard_scaler, "_APART", OPPOSITE))

@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 from real_tables import DELTA, LEAST_ROWS, MOST_INFLATION, MOST_LEVELS, estimate, table_of
 
-from skdp import DPVariationalLogisticRegression
+from skdp import DPVariationalLogisticRegression, Persons
 
 BOUNDS = {
     "time_in_hospital": (1, 14), "num_lab_procedures": (0, 150), "num_procedures": (0, 10),
@@ -55,11 +55,7 @@ def design():
 
 def persons():
     """Facts about patients."""
-    return {
-        "unit": "group",
-        "n_groups": N_PATIENTS,
-        "max_rows_per_group": MOST_ENCOUNTERS,
-    }
+    return {"unit": Persons(N_PATIENTS, max_rows=MOST_ENCOUNTERS)}
 
 
 def main():
