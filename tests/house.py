@@ -21,8 +21,8 @@ NOISE_AWARE = ("algorithms/noise_aware", "algorithms/parts")
 # figure: (limit, goal)
 BUDGET = {
     "lines of code": (31_700, 21_000),
-    "lines of docstrings": (18_000, 13_500),
-    "lines of tests": (53_350, 42_000),
+    "lines of docstrings": (17_200, 13_500),
+    "lines of tests": (52_600, 42_000),
     "lines of code, noise-aware": (3_000, 1_700),
     "modules of more than 400 lines": (7, 0),
     "lines of the longest function": (45, 45),

@@ -1,1 +1,1 @@
-"""Posteriors given private releases of standardised columns: `columns`, then `logit`."""
+"""Posteriors given private releases: of the columns (`columns`), then of scores (`glm`)."""
