@@ -188,7 +188,7 @@ def glm_of(
         prior_scale=near_auto(0.0, 1.0, prior_scale=estimator.prior_scale) or None,
         prior_blocks=blocks_of_labels(estimator, facts, outputs),
         exposed=facts.exposed,
-        robust=is_robust(estimator, outputs),
+        robust=is_robust(estimator, outputs, by_default=isinstance(family, Counts)),
         covariance="diag" if getattr(estimator, "covariance", "") == "diag" else "full",
         neighboring_relation=estimator._relation,
         secure=bool(estimator.secure),

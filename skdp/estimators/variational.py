@@ -61,8 +61,7 @@ class DPVariationalLogisticRegression(NormalClassifier, VariationalLinearModel):
         score is 0, whether or not the model is true. The score is (y − σ(θ·x))x, weighted so that
         its norm is at most ``clip_norm_`` whatever y is. For two classes and the noise-aware
         inference.
-        ``"auto"`` is False, and True with ``unit=Persons(...)`` of two classes and more than 400
-        columns. Else intervals of persons take the rows of each to be nearly alike.
+        ``"auto"`` is False: intervals of persons then take the rows of each to be nearly alike.
     clip_norm : float or "auto", default="auto"
         Bound > 0 on the norm of each record's part of a gradient. ``"auto"`` follows the public
         ratio of the DP noise to that of the data; with ``"dpvi"`` it is half the bound that the

@@ -235,8 +235,7 @@ class DPVariationalPoissonRegression(NormalCounts, VariationalLinearModel):
         Release also how much scores scatter (8 % of the squared GDP budget), for the sandwich
         covariance: intervals then are of the parameter at which the expected score is 0, whether or
         not counts vary as a Poisson model says. With the noise-aware inference. ``"auto"`` is
-        False, and True with ``unit=Persons(...)`` and exposures. Else intervals of persons take the
-        rows of each to be nearly alike.
+        True: in most tables they vary more.
     clip_norm : float or "auto", default="auto"
         Bound > 0 on the norm of each record's part of a gradient. ``"auto"`` follows the public
         ratio of the DP noise to that of the data; with ``"dpvi"`` it is half of R y_max.

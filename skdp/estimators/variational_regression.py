@@ -315,12 +315,10 @@ class DPVariationalLinearRegression(SummaryMixin, NormalRegressor):
     prior_scale : float or "auto", default="auto"
         Standard deviation τ > 0 of the prior of every coefficient and intercept, on the scale on
         which targets lie in [-1, 1]. ``"auto"`` infers the scales of a prior with heavy tails from
-        the same releases, see `skdp.algorithms.noise_aware.prior`; without ``target_bounds`` that
-        of a normal prior.
+        the same releases, see `skdp.algorithms.noise_aware.prior`.
     prior_blocks : array-like of shape (n_features,) or None, default=None
         A label per feature: features with the same label share a prior scale, which is inferred,
-        and the intercept has its own. With ``prior_scale="auto"`` and the noise-aware inference.
-        None is one scale for all, the intercept too.
+        and the intercept has its own prior. With ``prior_scale="auto"``. None is one block.
     bounds : (float, float), array-like of shape (n_features, 2), dict, Series or None, default=None
         Public bounds of the columns, lower < upper: a pair for all, one for each, or pairs by
         column name. Values are cut to them, in `fit` and in prediction. Rows may then be in any
@@ -342,8 +340,7 @@ class DPVariationalLinearRegression(SummaryMixin, NormalRegressor):
     fit_intercept : bool, default=True
         Append a 1 to each row.
     max_iter : int or "auto", default="auto"
-        Number of noisy sums of clipped residuals. ``"auto"`` is 15, and 12 where ``target_bounds``
-        are not declared.
+        Number of noisy sums of clipped residuals. ``"auto"`` is 15.
     clip_norm : float or "auto", default="auto"
         Residual > 0, in the unit of y, to which residuals are clipped. ``"auto"`` follows their
         scale as it has been released.
@@ -355,10 +352,7 @@ class DPVariationalLinearRegression(SummaryMixin, NormalRegressor):
         report the sandwich covariance: intervals then are of the parameter at which clipped
         residuals are uncorrelated with the features, E ψ(y − θ·x) x = 0 with ψ cut at
         ``clip_norm_``, whether or not errors are normal, alike for all rows, or the mean is linear.
-        Residuals are clipped at three times their scale or more, so that intervals are wider. Of
-        the noise-aware posterior alone.
-        ``"auto"`` is False, and True with ``unit=Persons(...)`` without ``target_bounds``. Else
-        intervals of persons take the rows of each to be nearly alike.
+        ``"auto"`` is False: intervals of persons then take the rows of each to be nearly alike.
     n_samples : int or None, default=None
         Public number of rows. None reads it from X and says so in the report. Where it is public,
         below half and above three times that of X are refused.

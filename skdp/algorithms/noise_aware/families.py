@@ -2,7 +2,7 @@
 
 `Logit`: y - σ(θz), of two classes. `Softmax`: e_y - softmax(θz), of K classes. `Counts`: y less a
 rate exp θz, cut and less the mean that it has then under Poisson's law, over the most that this can
-be. `Line`: ψ = (y - θz)/c cut to [-1, 1], of numbers, with ψ² - ⅙ beside it, from which the scale
+be, the cut. `Line`: ψ = (y - θz)/c cut to [-1, 1], of numbers, with ψ² - ⅙ beside it, from which the scale
 of residuals and the next c follow. All are 0 in expectation at the truth, whatever the row.
 """
 
@@ -306,7 +306,7 @@ class Counts:
 
     @property
     def _most(self) -> float:
-        return 2.0 * self.likelihood.residual_scale  # of what is cut, less its mean
+        return self.likelihood.residual_scale  # of what is cut, less its mean: so at both ends
 
     def residual(self, logits: np.ndarray, targets: np.ndarray) -> np.ndarray:
         """The score, within [-1, 1]."""

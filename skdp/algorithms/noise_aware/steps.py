@@ -283,13 +283,16 @@ class Update:
     def on_the_way(self, own: Along, H: np.ndarray) -> np.ndarray:
         """Factors of the slopes of columns (D,), as scores have told on the way of the queries.
 
-        Change of each score over that which H foretells, by least squares, about 1 ± 1.
+        Change of scores over that which H foretells, by least squares, about 1 ± 1: of all about
+        their mean, as differences from the last one would share its noise.
         """
         noise = self.noise("score")
         q, g = own.bent(H, noise), own.scores
-        foretold, seen = -(q - q[-1]) @ H, g - g[-1]
-        variance = 2.0 * (noise * own.units) ** 2 + np.mean((MODEL_ERROR * foretold) ** 2, axis=1)
+        foretold = -(q - q[-1]) @ H
+        variance = (noise * own.units) ** 2 + np.mean((MODEL_ERROR * foretold) ** 2, axis=1)
         weight = 1.0 / np.maximum(variance, 1e-300)
+        of_all = weight / weight.sum()
+        foretold, seen = foretold - of_all @ foretold, g - of_all @ g
         found = (weight @ (foretold * seen) + 1.0) / (weight @ foretold**2 + 1.0)
         return np.sqrt(np.clip(found, FACTORS[0] ** 2, FACTORS[-1] ** 2))
 
