@@ -2,8 +2,9 @@
 
 `Logit`: y - σ(θz), of two classes. `Softmax`: e_y - softmax(θz), of K classes. `Counts`: y less a
 rate exp θz, cut and less the mean that it has then under Poisson's law, over the most that this can
-be, the cut. `Line`: ψ = (y - θz)/c cut to [-1, 1], of numbers, with ψ² - ⅙ beside it, from which the scale
-of residuals and the next c follow. All are 0 in expectation at the truth, whatever the row.
+be, which is the cut. `Line`: ψ = (y - θz)/c cut to [-1, 1], of numbers, with ψ² - ⅙ beside it, from
+which the scale of residuals and the next c follow. All are 0 in expectation at the truth, whatever
+the row.
 """
 
 from __future__ import annotations
