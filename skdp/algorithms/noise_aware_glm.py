@@ -84,8 +84,7 @@ from skdp.rows.records import LinearRows
 
 _T = TypeVar("_T")
 
-# Constants, the same for every data set, ε, n and d; benchmarks/noise_aware_defaults.py has the
-# study behind them.
+# Constants, the same for every data set, ε, n and d, as the study of 0.2.0 found them.
 STEPS = 20
 CURVATURE_SHARE = 0.05  # of the squared GDP budget, on Ã (or its trace) and again on H̃
 SCATTER_SHARE = 0.08  # and on Σ s sᵀ
