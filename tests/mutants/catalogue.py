@@ -723,6 +723,10 @@ SECTIONS = {
 @@ moments: without privacy the number of rows has no weights
 -chunk.weighted(np.ones(len(chunk.norms)))
 +np.ones(len(chunk.norms))
+--- algorithms/noise_aware/posterior.py; tests/algorithms/test_exact_line.py
+@@ Posterior._law: a prior scale that is given is in units of residuals
+-config.prior_scale / unit
++config.prior_scale
 --- algorithms/exact_line.py; tests/estimators/test_variational_regression.py
 @@ ExactLineConfig.run: without privacy numbers without bounds are cut
 -1.0 if self.bounded else math.inf
