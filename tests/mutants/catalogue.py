@@ -535,10 +535,6 @@ SECTIONS = {
 @@ packed: second moments count entries beside the diagonal once
 -return matrix[rows, columns] * weights
 +return matrix[rows, columns]
---- algorithms/noise_aware/families.py; tests/engine/test_gram.py
-@@ WeightedResiduals.record_bound: residual sums of a regression have too small a bound
--return math.hypot(self.cut.clip_norm, self.square_weight * (1.0 - USUAL_SQUARE))
-+return 0.5 * self.cut.clip_norm
 --- engine/grid.py; tests/engine/test_grid.py
 @@ rounded: integers are rounded and not held to their bound
 -not inside.all()
