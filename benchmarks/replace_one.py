@@ -23,22 +23,23 @@ from skdp import (
     DPVariationalLinearRegression,
     DPVariationalLogisticRegression,
 )
+from skdp.algorithms.moments import MomentSum
+from skdp.algorithms.parts.gaussian_runs import release_plan_of
 from skdp.algorithms.user_model.sums import ModelClippedSum
 from skdp.engine import release_hook
 from skdp.engine.linear_sums import GramSum
-from skdp.preprocessing import pca, standard_scaler
 from skdp.rows.bounded_sum import OPPOSITE
 
 RELATION = "replace_one"
 
 
 def before():
-    """Take all terms to be opposite."""
+    """Take all terms to be opposite, in plans that are made anew."""
     patches = ExitStack()
-    for kind in (GramSum, ModelClippedSum):
+    release_plan_of.cache_clear()
+    patches.callback(release_plan_of.cache_clear)
+    for kind in (GramSum, MomentSum, ModelClippedSum):
         patches.enter_context(mock.patch.object(kind, "apart", OPPOSITE))
-    patches.enter_context(mock.patch.object(pca, "POSITIVE", OPPOSITE))
-    patches.enter_context(mock.patch.object(standard_scaler, "_APART", OPPOSITE))
     return patches
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -185,8 +186,10 @@ class NormalPosterior(DeclaresBounds, GaussianDraws, ProtectedUnit, WeightedRows
         return blocks_of_labels(self, facts, self._likelihood_of(facts).n_outputs)
 
     def _check_robust(self, facts: PublicFacts) -> bool:
-        n_outputs = self._likelihood_of(facts).n_outputs
-        return is_robust(self, n_outputs, by_default=facts.persons is not None)
+        likelihood = self._likelihood_of(facts)
+        counts = self._takes_bounds and likelihood.largest_target < math.inf
+        by_default = counts or facts.persons is not None
+        return is_robust(self, likelihood.n_outputs, by_default=by_default)
 
     def _dpvi(self, facts: PublicFacts, budget: Budget) -> dp_vi.DPVIConfig:
         self._check_unused(

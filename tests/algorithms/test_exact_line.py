@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from skdp import DPVariationalLinearRegression
 from skdp.algorithms.exact_line import ExactLineConfig, likeliest
 from skdp.algorithms.parts.prior_scales import PriorScales
 from skdp.base import Records
@@ -70,3 +71,20 @@ def test_robust_widths_are_the_sandwich_of_persons():
     r = y - X @ rows.mean[0, :D]
     bread = np.linalg.inv(X.T @ X)
     np.testing.assert_allclose(rows.covariance[:D, :D], bread @ (X.T * r**2) @ X @ bread, rtol=1e-2)
+
+
+@pytest.mark.parametrize("rows", [{"data_norm": 2.0}, {"bounds": (-1, 1), "standardize": False}])
+@pytest.mark.parametrize("epsilon", [None, np.inf])
+def test_a_given_prior_is_in_units_of_targets_with_and_without_privacy(rows, epsilon):
+    X, y = table()
+    facts = rows | {"target_bounds": (-1, 1), "prior_scale": 0.02, "fit_intercept": False}
+    facts |= {"noise_multiplier": None if epsilon else 1e-3, "n_samples": N}
+    found = DPVariationalLinearRegression(epsilon, **facts).fit(X, y)
+    s2 = found.noise_scale_**2
+    covariance = np.linalg.inv(X.T @ X / s2 + np.eye(D) / 0.02**2)
+    deviation, mean = np.sqrt(np.diag(covariance)), covariance @ X.T @ y / s2
+    assert mean[0] < 0.8 * 0.3  # it matters
+    np.testing.assert_allclose(found.coef_, mean, atol=0.3 * deviation.max())
+    found_deviation = np.sqrt(np.diag(found.covariance_))[:D]
+    np.testing.assert_allclose(found_deviation, deviation, rtol=0.15)
+    assert found.prior_scale_ == pytest.approx(0.02)

@@ -148,6 +148,19 @@ def test_outer_products_of_scores_are_the_slow_sum(case):
     assert gram.shape(tuple(at.shape)) == (records.shape[1],)
 
 
+def test_scores_of_residuals_are_the_slow_ones():
+    rng = np.random.default_rng(2)
+    gram, at, batch = scored("residuals", 3.0 * rng.normal(size=(40, 2)), rng.random(40))
+    cut, expected = gram.scores.cut, []
+    for z, y in zip(batch.rows, batch.targets[:, 0], strict=True):
+        psi = min(max((y - THETA[0] @ z) / CLIP_OF_RESIDUALS, -1.0), 1.0)
+        w = min(1.0, cut.clip_norm / np.linalg.norm(z), cut.row_norm**2 / (z @ z))
+        expected.append([*(w * psi * z), cut.clip_norm / 2 * (psi**2 - 1 / 6)])
+    np.testing.assert_allclose(gram.scores.records(at, batch), expected, rtol=1e-12, atol=1e-15)
+    found = gram.scores(at, batch)
+    np.testing.assert_allclose(found, np.sum(expected, axis=0), rtol=1e-12, atol=1e-13)
+
+
 @pytest.mark.parametrize("case", SCORES)
 def test_of_many_hostile_records_none_exceeds_the_square_of_the_bound(case):
     rng = np.random.default_rng(3)

@@ -7,6 +7,7 @@ from bundles import bundled
 
 from skdp import DPVariationalModel
 from skdp.algorithms.dp_vi_model import CURVATURE_CLIP
+from skdp.algorithms.noise_aware.families import Cut, InsideGram, WeightedResiduals
 from skdp.algorithms.user_model.sums import GRADIENT, OUTER, SQUARES, LengthCounts, ModelClippedSum
 from skdp.engine import release_hook
 from skdp.engine.grid import GridSum, lattice_bound
@@ -18,7 +19,7 @@ from skdp.relations import RELATIONS, sensitivity_factor
 from skdp.rows.bounded_sum import ROUNDING
 from skdp.rows.records import LinearRows
 
-ZERO = np.zeros((1, 2))
+ZERO, CLIP = np.zeros((1, 2)), np.array([[0.0, 0.0, 0.1]])
 UP, ACROSS, NONE = [1.0, 0.0], [0.0, 1.0], [0.0, 0.0]
 # For each sum: where it is asked for, and two records that move it as far as any.
 LINEAR = {
@@ -27,6 +28,9 @@ LINEAR = {
     "trace": (GramSum(0.7, trace_only=True), ZERO, (UP, 0.0), (NONE, 0.0)),
     "products": (
         ScoreGramSum(LinearClippedSum(Bernoulli().residual, 0.3)), ZERO, (UP, 0.0), (ACROSS, 1.0),
+    ),
+    "slope of residuals": (
+        InsideGram(0.4, cut=Cut(0.5, 0.8)), CLIP, (UP, 0.0), (ACROSS, 0.0),
     ),
 }  # fmt: skip
 SIGMAS = [0.05, 1.0, 3.7, 400.0]
@@ -41,7 +45,9 @@ class Identity:
 
 MODEL = {kind: ModelClippedSum(Identity(), kind, 0.6) for kind in (GRADIENT, OUTER, SQUARES)}
 MODEL["lengths"] = LengthCounts(Identity(), (0.5, 1.5))
+RESIDUALS = WeightedResiduals(Cut(0.3, 1.0))  # of which opposite ones have equal squares
 EVERY = {name: case[0] for name, case in LINEAR.items()} | MODEL
+EVERY |= {"residuals": RESIDUALS, "residual products": ScoreGramSum(RESIDUALS)}
 
 
 def batch(*records):

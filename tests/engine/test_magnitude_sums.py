@@ -1,16 +1,23 @@
 """Counts of targets and of exposures by binary exponent."""
 
 import numpy as np
+import pytest
 
+from skdp.algorithms.parts.gaussian_runs import unit_of
 from skdp.engine.magnitude_sums import MAGNITUDES, MagnitudeSum
+from skdp.relations import RELATIONS
 from skdp.rows.records import LinearRows
 
 
-def counted(targets, **kind):
+def terms(targets, **kind):
     targets = np.asarray(targets, dtype=float)
     rows = LinearRows(np.zeros((len(targets), 1)), targets, data_norm=1.0, fit_intercept=False)
-    found = MagnitudeSum(**kind).records(np.zeros((1, 1)), rows.take(slice(None)))
-    return {MAGNITUDES[j]: n for j, n in enumerate(found.sum(axis=0)) if n}
+    return MagnitudeSum(**kind).records(np.zeros((1, 1)), rows.take(slice(None)))
+
+
+def counted(targets, **kind):
+    found = terms(targets, **kind).sum(axis=0)
+    return {MAGNITUDES[j]: n for j, n in enumerate(found) if n}
 
 
 def test_a_target_counts_at_its_exponent_and_zero_nowhere():
@@ -23,3 +30,36 @@ def test_what_is_far_off_counts_at_the_ends():
 
 def test_an_exposure_is_told_by_its_logarithm():
     assert counted([[7.0, np.log(3.0)], [0.0, np.log(0.3)]], of_offset=True) == {2: 1.0, -1: 1.0}
+
+
+@pytest.mark.parametrize("relation", RELATIONS)
+def test_no_record_moves_a_count_by_more_than_its_bound(relation):
+    values = [0.0, -1.0, 3.0, 1e-300, 1e300, np.nan, np.inf, -np.inf, 5e-324]
+    found = terms(np.array(values)[:, None])
+    others = found if relation == "replace_one" else found[:1]  # the null record is in no cell
+    moved = max(np.linalg.norm(a - b) for a in found for b in others)
+    declared = MagnitudeSum().sensitivity(relation)
+    assert 0.99 * declared < moved <= declared
+
+
+# --- the unit that they tell ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("scale", [1e-9, 1.0, 3.0, 1e6])
+def test_they_tell_the_power_of_two_above_the_targets(scale):
+    y = scale * np.random.default_rng(0).normal(5.0, 1.0, 2000)
+    counts, largest = terms(y[:, None]).sum(axis=0), np.quantile(y, 0.95)
+    for noise in (0.0, 20.0):
+        noisy = counts + noise * np.random.default_rng(1).normal(size=len(counts))
+        assert largest <= unit_of(noisy, noise) <= 4 * largest
+
+
+def test_a_few_targets_that_are_far_larger_do_not_set_the_unit():
+    y = np.append(np.random.default_rng(0).normal(5.0, 1.0, 2000), np.full(80, 1e6))
+    assert unit_of(terms(y[:, None]).sum(axis=0), 3.0) <= 16.0
+
+
+def test_noise_alone_tells_no_unit():
+    rng = np.random.default_rng(0)
+    found = [unit_of(7.0 * rng.normal(size=len(MAGNITUDES)), 7.0) for _ in range(200)]
+    assert sum(unit is not None for unit in found) <= 10

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from skdp.algorithms.moments import MomentSum
-from skdp.algorithms.noise_aware.families import Cut, WeightedResiduals
+from skdp.algorithms.noise_aware.families import Cut, InsideGram, WeightedResiduals
 from skdp.engine.linear_sums import GramSum, LinearClippedSum, OutsideSum, ScoreGramSum
 from skdp.engine.magnitude_sums import MagnitudeSum
 from skdp.engine.vanilla_sum import VanillaClippedSum
@@ -30,6 +30,7 @@ SUMS = {
     "scatter": (ScoreGramSum(LinearClippedSum(Bernoulli().residual, 0.8)), THETA),
     "scatter of residuals": (ScoreGramSum(RESIDUAL), WITH_CLIP),
     "residuals": (RESIDUAL, WITH_CLIP),
+    "slope of residuals": (InsideGram(0.8 * R, cut=Cut(0.8, R)), WITH_CLIP),
     "magnitudes": (MagnitudeSum(), THETA),
     "outside": (OutsideSum(targets=True), THETA),
 }

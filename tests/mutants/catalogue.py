@@ -535,10 +535,6 @@ SECTIONS = {
 @@ packed: second moments count entries beside the diagonal once
 -return matrix[rows, columns] * weights
 +return matrix[rows, columns]
---- algorithms/noise_aware/families.py; tests/engine/test_gram.py
-@@ WeightedResiduals.record_bound: residual sums of a regression have too small a bound
--return math.hypot(self.cut.clip_norm, self.square_weight * (1.0 - USUAL_SQUARE))
-+return 0.5 * self.cut.clip_norm
 --- engine/grid.py; tests/engine/test_grid.py
 @@ rounded: integers are rounded and not held to their bound
 -not inside.all()
@@ -720,6 +716,47 @@ SECTIONS = {
 @@ ExactLineConfig.run: without privacy weights are halved
 -sums * self.weight_bound
 +sums
+@@ moments: without privacy the number of rows has no weights
+-chunk.weighted(np.ones(len(chunk.norms)))
++np.ones(len(chunk.norms))
+--- algorithms/noise_aware/posterior.py; tests/algorithms/test_exact_line.py
+@@ Posterior._law: a prior scale that is given is in units of residuals
+-config.prior_scale / unit
++config.prior_scale
+--- algorithms/exact_line.py; tests/estimators/test_variational_regression.py
+@@ ExactLineConfig.run: without privacy numbers without bounds are cut
+-1.0 if self.bounded else math.inf
++1.0
+--- algorithms/noise_aware/glm.py; tests/estimators/test_variational_regression.py
+@@ GLMConfig.on: numbers without bounds are cut
+-1.0 if self.family.bounded else math.inf
++1.0
+--- algorithms/noise_aware/families.py; tests/engine/test_loop.py
+@@ InsideGram._inside: slopes of residuals are not cut to their bound
+-self._cut(inside * self.cut.weights(chunk.norms), chunk)
++chunk.weighted(inside * self.cut.weights(chunk.norms))
+--- algorithms/noise_aware/families.py; tests/engine/test_grid.py
+@@ ContrastGrams.records: a share of a slope of contrasts depends on where its row stands
+-self._each(theta, chunk, alone)
++self._each(theta, chunk, LinearBatch.logits)
+--- algorithms/noise_aware/families.py; tests/estimators/test_linear_weights.py
+@@ WeightedResiduals: scores of residuals are never opposite
+-cancelling = True
++cancelling, apart = True, 1.0
+--- algorithms/parts/gaussian_runs.py; tests/engine/test_magnitude_sums.py
+@@ unit_of: magnitudes of which only the noise tells set the unit of numbers
+-np.where(counts > LOUD * noise, counts, 0.0)
++np.maximum(counts, 0.0)
+@@ unit_of: noise alone tells the unit of numbers
+-LOUD * math.sqrt(2.0) * noise
++noise
+@@ unit_of: the largest targets set the unit of numbers
+-BEYOND * at_least[0]
++0.0
+--- engine/magnitude_sums.py; tests/engine/test_magnitude_sums.py
+@@ MagnitudeSum: counts by magnitude are of one cell
+-apart = together = POSITIVE
++apart = together = 1.0
 --- engine/grid.py; tests/engine/test_loop.py
 @@ GridSum.width: a grid unit is worth as if every relation were replace_one
 -self.inner.moved_by(relation) / sensitivity_factor(relation)
@@ -1187,6 +1224,9 @@ SECTIONS = {
 @@ Along.measured: the sampling of scores is taken for none
 -self.sampling * H
 +0.0 * H
+@@ Along.measured: the posterior of scores forgets the DP noise
+-(noise * self.units) ** 2
++1e-4 * (noise * self.units) ** 2
 @@ Draws.about: intervals of draws are those of their mean square
 -self._deviations(own) / np.sqrt(np.diag(covariance))
 +np.ones(len(point))

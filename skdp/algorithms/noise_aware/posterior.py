@@ -90,6 +90,7 @@ class Posterior:
     def _law(self, own: Along) -> Law:
         """Draw θ along a contrast."""
         config, unit = self.config, self.state.scales[-1] if self.config.family.extra else 1.0
+        given = config.prior_scale and config.prior_scale / unit
         H, slope = self._slopes(own)
         laws, design = [], config.design
         if not design.standardised:  # predictions take columns to be as they were declared
@@ -104,7 +105,7 @@ class Posterior:
             spread = np.maximum(spread, least)
             if config.prior_scale is not None and not design.standardised:
                 spread = np.ones_like(spread)
-            prior = Prior(H, spread, unit, config.prior_blocks, config.prior_scale, design)
+            prior = Prior(H, spread, unit, config.prior_blocks, given, design)
             scatter = None if self.state.scatter is None else self._scatter(own, H)
             told = own.measured(self.n * H, self.update.noise("score"), self.n, scatter)
             draws = sampled(*told, prior, self.generator)
