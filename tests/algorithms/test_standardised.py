@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -517,6 +518,27 @@ def test_spreads_follow_what_was_released_and_what_the_others_tell():
     np.testing.assert_allclose(usual[1:], 0.02, rtol=0.05)
     alone = np.sqrt(columns.spreads(square[:1], error[:1]) @ columns.SPREADS**2)
     assert 0.01 < usual[0] < alone[0] / 2
+
+
+def test_a_column_whose_spread_the_noise_hides_has_a_drawn_one_and_the_slope_of_it():
+    config = glm.GLMConfig(
+        family=LOGIT, n_rows=1000, n_features=2, fit_intercept=False, clip_norm=2.0, n_steps=2,
+        design=Design.of_standardised(2, False),
+    )  # fmt: skip
+    one = posterior.Posterior.__new__(posterior.Posterior)
+    one.config, one.K, one.n, one.generator = config, 200, 1000.0, np.random.default_rng(0)
+    one.gram, one.state = np.diag([1.0, 0.1]), None
+    one.update = SimpleNamespace(noise=lambda kind: 200.0)
+    one.update.columns = columns.Columns(
+        np.zeros(2), np.array([0.5, 0.3]), np.array([0.25, 0.0]), np.array([0.01, 0.05]),
+        (1000.0, 0.0), 0.0, 1.0, numbers=(True, True),
+    )  # fmt: skip
+    H, spread = one._hidden(np.tile(np.eye(2), (200, 1, 1)), 1.0)
+    np.testing.assert_array_equal(spread[:, 0], 1.0)
+    np.testing.assert_allclose(H[:, 0, 0], 1.0)
+    assert np.median(spread[:, 1]) < 0.8
+    assert spread[:, 1].std() > 0.05
+    np.testing.assert_allclose(H[:, 1, 1], spread[:, 1] ** 2)
 
 
 @pytest.mark.parametrize(("n_rows", "stages", "share"), [(200, 0, 0.45), (10**6, 4, 0.05)])
