@@ -58,7 +58,7 @@ from skdp.testing._subjects import relation_of
 READERS = [
     {
         "DPVariationalLogisticRegression": "DPVariationalLogisticRegression, dpvi",
-        "DPVariationalLinearRegression": "DPVariationalLinearRegression, dpvi",
+        "DPVariationalLinearRegression": "DPVariationalLinearRegression, target_bounds",
         "DPVariationalPoissonRegression": "DPVariationalPoissonRegression, dpvi, Poisson",
         "OPSPosteriorSampler": "OPSPosteriorSampler, exact",
         "DPAdditiveClassifier": "DPAdditiveClassifier, few bins",
@@ -93,7 +93,7 @@ FORMS = [
     "a series with its own index", "masked targets", "boolean targets", "dates", "durations",
 ]  # fmt: skip
 LONG = (
-    "DPVariationalLinearRegression, dpvi", "DPVariationalModel", "DPTemperatureScaler",
+    "DPVariationalLinearRegression, target_bounds", "DPVariationalModel", "DPTemperatureScaler",
     "DPAdditiveClassifier, few bins", "DPAdditiveRegressor, bounded", "DPAdditivePoissonRegressor",
 )  # fmt: skip
 
