@@ -98,7 +98,7 @@ def _nth(number: int, function: Callable[..., Any], *rows: Any) -> Any:
 
 
 def _sample(function: Callable[..., Any], *collections: Any) -> Any:
-    """Return the result of a function for made-up rows of the same shapes and types."""
+    """Return the result of a function for placeholder rows of the same shapes and types."""
     X = collections[0]
     made_up = [
         one._meta_nonempty

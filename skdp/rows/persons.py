@@ -120,7 +120,7 @@ class Persons:
     max_rows: int | None = None
 
     def __post_init__(self) -> None:
-        facts_of(self)  # which refuses what is none
+        facts_of(self)  # refuses invalid values
 
     def __repr__(self) -> str:
         said = [f"{k}={v!r}" for k, v in vars(self).items() if v != getattr(type(self), k)]

@@ -39,7 +39,7 @@ def of_rows(estimator: Any) -> Any:
 
 
 def with_persons(estimator: Any) -> Any:
-    """Return a clone for which a number of persons is declared where there is none.
+    """Return a clone that declares a number of persons if it declared none.
 
     It is one more than `GROUPS` has, because some samplers refuse more than were declared. A
     declared number of rows and one of persons say how many rows a person has.

@@ -85,7 +85,7 @@ CASES = [
     ),
     *ways(
         DPVariationalLinearRegression,
-        {"max_iter": 1},  # later ones follow draws
+        {"epsilon": 9999.0},  # the number of rows, private with persons, is told to the row
         {"target_bounds": (-2, 1), "epsilon": 99.0},
         max_iter=3,
     ),
@@ -204,7 +204,7 @@ def test_persons_of_one_row_are_rows(kind, plan):
     for one, other in zip(tape, again, strict=True):
         np.testing.assert_allclose(np.asarray(one.output), np.asarray(other.output), **near)
         assert one.call.rate == other.call.rate
-    if not plan.get("secure") and not follows and plan.get("max_iter") != 1:  # draws
+    if not plan.get("secure") and not follows:
         assert kept(of_rows) == kept(of_persons)
 
 
