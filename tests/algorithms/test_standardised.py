@@ -464,7 +464,7 @@ def test_the_clip_norm_is_between_that_of_usual_rows_and_that_of_quiet_scores():
 
     assert found(100, 0.1) == pytest.approx(2.0)
     assert found(100, 0.1, family=families.Line()) == pytest.approx(4.0)
-    left = 1.0 - 2 * 0.08 - 0.02
+    left = 1.0 - 0.2 - 0.08 - 0.02
     quiet = 0.3 * 2.0 * math.sqrt(left * 10**6 / 4)
     assert found(10**6, 2.0) == pytest.approx(math.sqrt(6.0 * quiet))
     assert found(10**6, 2.0, design=ALIKE) == pytest.approx(4.0)  # no score is longer
