@@ -9,7 +9,6 @@ determine each other are common.
 
 from __future__ import annotations
 
-from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -21,7 +20,6 @@ TAIL, LEAST = 0.2, 1e-4
 # (benchmarks/real_tables.py).
 USUAL, FACTOR, FEW = 0.5, 0.8, 0.3
 SWEEPS, FEW_SWEEPS, MANY = 4, 2, 100  # over planes; fewer of so many columns, which take long
-BLOCK = 50  # columns, of which two blocks are rotated at once
 RANDOM_WALKS = 6  # of each eigenvalue, for each sweep over the planes
 
 
@@ -100,52 +98,44 @@ def draws(M: np.ndarray, s: float, n_draws: int, generator: Any) -> tuple[np.nda
     start = np.exp(mean + spread * ndtri((np.arange(D) + 0.5) / D))
     hidden = np.minimum(start, np.maximum(_unmixed(found, s), 2.0 * s))
     values = np.where(found > 2.0 * edge, _unmixed(found, s), hidden)
-    A, axes_ = np.repeat(np.diag(found)[None], n_draws, 0), np.repeat(Q.T[None], n_draws, 0)
+    axes_ = np.tile(np.eye(D), (n_draws, 1, 1))
     for _ in range(SWEEPS if D <= MANY else FEW_SWEEPS):
-        _swept(A, axes_, values, s, generator)
-        diagonal = A[:, np.arange(D), np.arange(D)]
+        axes_, diagonal = _swept(axes_, found, values, s, generator)
         for _ in range(RANDOM_WALKS):
             values = _walked(values, diagonal, s, mean, spread, LEAST * average, generator)
-    return axes_.transpose(0, 2, 1), values
+    return Q @ axes_.transpose(0, 2, 1), values
 
 
-def _swept(A: np.ndarray, axes_: np.ndarray, values: np.ndarray, s: float, generator: Any) -> None:
-    """Rotate all planes, those within two blocks of columns at a time."""
-    D = len(A[0])
-    blocks = np.array_split(np.arange(D), max(1, D // BLOCK)) if D > MANY else [np.arange(D)]
-    for a, b in combinations(blocks, 2) if len(blocks) > 1 else [(blocks[0], blocks[0][:0])]:
-        own = np.concatenate([a, b])
-        inner = A[:, own[:, None], own]
-        turned = np.tile(np.eye(len(own)), (len(A), 1, 1))
-        for p, q in _rounds(len(own)):
-            _rotate(inner, turned, values[:, own], p, q, s, generator)
-        A[:, own] = turned @ A[:, own]
-        A[:, :, own] = A[:, :, own] @ turned.transpose(0, 2, 1)
-        axes_[:, own] = turned @ axes_[:, own]
+def _swept(
+    axes_: np.ndarray, found: np.ndarray, values: np.ndarray, s: float, generator: Any
+) -> tuple[np.ndarray, np.ndarray]:
+    """Rotate all planes, those of pairs that have no axis in common at a time.
 
-
-def _rounds(D: int) -> Any:
-    """Pairs of coordinates, each once, in rounds of pairs that have none in common."""
-    ring = np.arange(D + D % 2)
-    half = len(ring) // 2
-    for _ in range(len(ring) - 1):
-        p, q = ring[:half], ring[half:][::-1]
-        there = (p < D) & (q < D)
-        yield p[there], q[there]
-        ring = np.concatenate([ring[:1], np.roll(ring[1:], 1)])
-
-
-def _rotate(
-    A: np.ndarray, axes_: np.ndarray, values: np.ndarray, p: Any, q: Any, s: float, generator: Any
-) -> None:
-    """Draw the angle of each plane, whose law is von Mises's, and rotate M in these coordinates."""
-    a, b, apart = (A[:, p, p] - A[:, q, q]) / 2, A[:, p, q], values[:, p] - values[:, q]
-    sharp = np.minimum(np.hypot(a, b) * np.abs(apart) / (2 * s**2), 1e15)
-    angle = (np.arctan2(b * apart, a * apart) + generator.vonmises(0.0, sharp)) / 2
-    cos, sin = np.cos(angle)[..., None], np.sin(angle)[..., None]
-    for Y in (A, axes_, A.transpose(0, 2, 1)):
-        x, y = Y[:, p], Y[:, q]
-        Y[:, p], Y[:, q] = cos * x + sin * y, cos * y - sin * x
+    The angle of each has von Mises's law. Rows of axes are in coordinates in which M is diagonal;
+    they take turns as in a tournament, where those that meet are beside each other. Returns them,
+    and the diagonal of M in these axes.
+    """
+    (K, D), odd = values.shape, values.shape[1] % 2
+    ring = np.append(np.arange(0, D + odd, 2), np.arange(1, D + odd, 2)[::-1])
+    order = np.arange(D + odd)
+    order[ring[1:]] = np.roll(ring[1:], 1)
+    order = order[odd:] - odd  # of an odd number the first sits out
+    diagonal = axes_**2 @ found
+    for _ in range(D + odd - 1):
+        pairs = axes_[:, odd:].reshape(K, -1, 2, D)
+        p, q = diagonal[:, odd::2], diagonal[:, odd + 1 :: 2]
+        apart = values[:, odd::2] - values[:, odd + 1 :: 2]
+        a, b = (p - q) / 2, np.einsum("kpi,kpi,i->kp", pairs[:, :, 0], pairs[:, :, 1], found)
+        sharp = np.minimum(np.hypot(a, b) * np.abs(apart) / (2 * s**2), 1e15)
+        angle = np.arctan2(b * apart, a * apart) + generator.vonmises(0.0, sharp)
+        cos, sin, moved = np.cos(angle / 2), np.sin(angle / 2), a * (np.cos(angle) - 1)
+        moved += b * np.sin(angle)
+        p += moved
+        q -= moved
+        turn = np.stack([cos, sin, -sin, cos], axis=-1).reshape(*cos.shape, 2, 2)
+        np.matmul(turn, pairs, out=pairs)
+        axes_, diagonal, values = axes_[:, order], diagonal[:, order], values[:, order]
+    return axes_, diagonal
 
 
 def _walked(
