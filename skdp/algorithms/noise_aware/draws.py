@@ -49,8 +49,9 @@ class Along(NamedTuple):
         told = weights @ g + H @ (weights @ q)
         tiny = 1e-9 * n  # where there is no noise, and a direction without rows
         sampling = self.sampling * H if scatter is None else scatter
-        HW = H @ np.linalg.inv(sampling + (variance + tiny) * np.eye(H.shape[-1]))
-        return HW @ H, np.einsum("kij,kj->ki", HW, told)
+        half = inverse_root(sampling + (variance + tiny) * np.eye(H.shape[-1]))
+        own = half @ H
+        return own.transpose(0, 2, 1) @ own, (told[:, None] @ half.transpose(0, 2, 1) @ own)[:, 0]
 
     def bent(self, H: np.ndarray, noise: float) -> np.ndarray:
         """How far slopes H at θ would have to go for the scores, (T, D).
@@ -86,15 +87,15 @@ class Draws(NamedTuple):
         D, usual = H.shape[-1], H.mean(axis=0)
         weight = root(usual[None], -0.5) @ root(H, 0.5)
         means = np.einsum("kij,skj->ski", weight, self.means)
-        covariances = weight @ self.covariances @ weight.transpose(0, 2, 1)
         off = means - means.mean(axis=(0, 1))
-        spread = np.einsum("ij,skij->sk", usual, covariances)
+        of_usual = weight.transpose(0, 2, 1) @ usual @ weight
+        spread = np.einsum("kij,skij->sk", of_usual, self.covariances)
         spread += np.einsum("ski,ij,skj->sk", off, usual, off)
         share = 1.0 / (1.0 + spread * (D / np.trace(usual)) / USUAL_LOGITS)
         part = np.sqrt(share)
         mean = np.einsum("sk,ski->i", part, means) / part.sum()
-        of_logits = np.einsum("sk,skij->ij", share, covariances) / share.sum()
-        return mean, of_logits
+        of_logits = np.einsum("sk,skij->kij", share, self.covariances) / share.sum()
+        return mean, (weight @ of_logits @ weight.transpose(0, 2, 1)).sum(axis=0)
 
     def about(self, point: np.ndarray) -> np.ndarray:
         """E (θ - θ̂)(θ - θ̂)ᵀ, with deviations by which 90 % intervals are those of the draws."""
@@ -135,7 +136,18 @@ def inverse_root(A: np.ndarray) -> np.ndarray:
         least = np.linalg.eigvalsh(scaled)[:, 0]
         scaled[:, at, at] += np.maximum(1e-9 - least, 0.0)[:, None]
         lower = np.linalg.cholesky(scaled)
-    return np.linalg.inv(lower) * s[:, None, :]
+    return _inverse(lower) * s[:, None, :]
+
+
+def _inverse(L: np.ndarray) -> np.ndarray:
+    """Inverses of lower matrices (K, D, D), by those of their halves: products are fast."""
+    half = L.shape[1] // 2
+    if half < 8:
+        return np.linalg.inv(L)
+    found, upper, lower = np.zeros_like(L), L[:, :half, :half], L[:, half:, half:]
+    found[:, :half, :half], found[:, half:, half:] = _inverse(upper), _inverse(lower)
+    found[:, half:, :half] = -found[:, half:, half:] @ L[:, half:, :half] @ found[:, :half, :half]
+    return found
 
 
 FACTOR = 0.25  # scale of Laplace's law of the logarithms of factors of columns' slopes

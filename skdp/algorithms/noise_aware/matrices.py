@@ -9,6 +9,7 @@ determine each other are common.
 
 from __future__ import annotations
 
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ TAIL, LEAST = 0.2, 1e-4
 # (benchmarks/real_tables.py).
 USUAL, FACTOR, FEW = 0.5, 0.8, 0.3
 SWEEPS, FEW_SWEEPS, MANY = 4, 2, 100  # over planes; fewer of so many columns, which take long
+BLOCK = 50  # columns, of which two blocks are rotated at once
 RANDOM_WALKS = 6  # of each eigenvalue, for each sweep over the planes
 
 
@@ -109,23 +111,42 @@ def draws(M: np.ndarray, s: float, n_draws: int, generator: Any) -> tuple[np.nda
 def _swept(
     axes_: np.ndarray, found: np.ndarray, values: np.ndarray, s: float, generator: Any
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Rotate all planes, those of pairs that have no axis in common at a time.
+    """Rotate all planes, of many columns those within two blocks at a time.
 
-    The angle of each has von Mises's law. Rows of axes are in coordinates in which M is diagonal;
-    they take turns as in a tournament, where those that meet are beside each other. Returns them,
-    and the diagonal of M in these axes.
+    Rows of axes are in coordinates in which M is diagonal. Returns them, and the diagonal of M in
+    these axes.
+    """
+    K, D = values.shape
+    if D <= MANY:
+        return _turned(axes_, np.tile(found, (K, 1)), values, s, generator)
+    diagonal = np.empty((K, D))
+    for a, b in combinations(np.array_split(np.arange(D), D // BLOCK), 2):
+        own = np.concatenate([a, b])
+        near = axes_[:, own]
+        inner, Q = np.linalg.eigh((near * found) @ near.transpose(0, 2, 1))
+        turned, diagonal[:, own] = _turned(Q, inner, values[:, own], s, generator)
+        axes_[:, own] = turned @ Q.transpose(0, 2, 1) @ near
+    return axes_, diagonal
+
+
+def _turned(
+    axes_: np.ndarray, found: np.ndarray, values: np.ndarray, s: float, generator: Any
+) -> tuple[np.ndarray, np.ndarray]:
+    """Rotate the planes of pairs that have no axis in common at a time, by von Mises's angles.
+
+    Axes take turns in a ring, as in a tournament; those that meet are beside each other in memory.
     """
     (K, D), odd = values.shape, values.shape[1] % 2
     ring = np.append(np.arange(0, D + odd, 2), np.arange(1, D + odd, 2)[::-1])
-    order = np.arange(D + odd)
-    order[ring[1:]] = np.roll(ring[1:], 1)
-    order = order[odd:] - odd  # of an odd number the first sits out
-    diagonal = axes_**2 @ found
+    order = np.append(ring[:1], np.roll(ring[1:], 1))[np.argsort(ring)]
+    start, order, ring = (each[odd:] - odd for each in (np.argsort(ring), order, ring))
+    axes_, values = axes_[:, start], values[:, start]  # of an odd number the first sits out
+    diagonal = np.einsum("kpi,kpi,ki->kp", axes_, axes_, found)
     for _ in range(D + odd - 1):
         pairs = axes_[:, odd:].reshape(K, -1, 2, D)
         p, q = diagonal[:, odd::2], diagonal[:, odd + 1 :: 2]
         apart = values[:, odd::2] - values[:, odd + 1 :: 2]
-        a, b = (p - q) / 2, np.einsum("kpi,kpi,i->kp", pairs[:, :, 0], pairs[:, :, 1], found)
+        a, b = (p - q) / 2, np.einsum("kpi,kpi,ki->kp", pairs[:, :, 0], pairs[:, :, 1], found)
         sharp = np.minimum(np.hypot(a, b) * np.abs(apart) / (2 * s**2), 1e15)
         angle = np.arctan2(b * apart, a * apart) + generator.vonmises(0.0, sharp)
         cos, sin, moved = np.cos(angle / 2), np.sin(angle / 2), a * (np.cos(angle) - 1)
@@ -135,7 +156,7 @@ def _swept(
         turn = np.stack([cos, sin, -sin, cos], axis=-1).reshape(*cos.shape, 2, 2)
         np.matmul(turn, pairs, out=pairs)
         axes_, diagonal, values = axes_[:, order], diagonal[:, order], values[:, order]
-    return axes_, diagonal
+    return axes_[:, ring], diagonal[:, ring]
 
 
 def _walked(

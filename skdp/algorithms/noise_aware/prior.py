@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from skdp.algorithms.noise_aware.draws import inverse_root
+
 if TYPE_CHECKING:
     from skdp.algorithms.noise_aware.design import Design
 
@@ -81,7 +83,8 @@ class Prior:
             variances = self.beta2[:, None] * self.along * self.usual
             both = (self.axes * variances[:, None, :]) @ self.axes.transpose(0, 2, 1)
             both[:, at, at] += own
-            found[:, :d, :d] = np.linalg.inv(both)
+            half = inverse_root(both)
+            found[:, :d, :d] = half.transpose(0, 2, 1) @ half
         else:
             found[:, at, at] = 1.0 / own
         found[:, range(d, D), range(d, D)] = INTERCEPT**-2
