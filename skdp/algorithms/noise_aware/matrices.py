@@ -138,25 +138,27 @@ def _turned(
     """
     (K, D), odd = values.shape, values.shape[1] % 2
     ring = np.append(np.arange(0, D + odd, 2), np.arange(1, D + odd, 2)[::-1])
-    order = np.append(ring[:1], np.roll(ring[1:], 1))[np.argsort(ring)]
-    start, order, ring = (each[odd:] - odd for each in (np.argsort(ring), order, ring))
-    axes_, values = axes_[:, start], values[:, start]  # of an odd number the first sits out
+    start = np.argsort(ring)
+    order = np.append(ring[:1], np.roll(ring[1:], 1))[start]
+    # Of an odd number, that which meets a row of zeros sits out.
+    axes_ = np.append(axes_, np.zeros((K, odd, D)), axis=1)[:, start]
+    values = np.append(values, np.full((K, odd), np.nan), axis=1)[:, start]
     diagonal = np.einsum("kpi,kpi,ki->kp", axes_, axes_, found)
     for _ in range(D + odd - 1):
-        pairs = axes_[:, odd:].reshape(K, -1, 2, D)
-        p, q = diagonal[:, odd::2], diagonal[:, odd + 1 :: 2]
-        apart = values[:, odd::2] - values[:, odd + 1 :: 2]
+        pairs, apart = axes_.reshape(K, -1, 2, D), values[:, ::2] - values[:, 1::2]
+        p, q = diagonal[:, ::2], diagonal[:, 1::2]
         a, b = (p - q) / 2, np.einsum("kpi,kpi,ki->kp", pairs[:, :, 0], pairs[:, :, 1], found)
-        sharp = np.minimum(np.hypot(a, b) * np.abs(apart) / (2 * s**2), 1e15)
+        sharp = np.fmin(np.hypot(a, b) * np.abs(apart) / (2 * s**2), 1e15)
         angle = np.arctan2(b * apart, a * apart) + generator.vonmises(0.0, sharp)
-        cos, sin, moved = np.cos(angle / 2), np.sin(angle / 2), a * (np.cos(angle) - 1)
-        moved += b * np.sin(angle)
+        angle = np.nan_to_num(angle)
+        cos, sin = np.cos(angle / 2), np.sin(angle / 2)
+        moved = a * (np.cos(angle) - 1.0) + b * np.sin(angle)
         p += moved
         q -= moved
         turn = np.stack([cos, sin, -sin, cos], axis=-1).reshape(*cos.shape, 2, 2)
-        np.matmul(turn, pairs, out=pairs)
-        axes_, diagonal, values = axes_[:, order], diagonal[:, order], values[:, order]
-    return axes_[:, ring], diagonal[:, ring]
+        axes_ = (turn @ pairs).reshape(K, -1, D)[:, order]
+        diagonal, values = diagonal[:, order], values[:, order]
+    return axes_[:, ring[:D]], diagonal[:, ring[:D]]
 
 
 def _walked(
