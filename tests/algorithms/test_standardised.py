@@ -862,7 +862,8 @@ def test_scores_of_normal_rows_are_moved_to_where_the_run_is():
         queries[-1], likely=G, queries=queries, scores=tuple(g[None] for g in scores),
         units=(1.0,) * 3,
     )  # fmt: skip
-    (own,) = update.along(state, update.usual(state))
+    usuals = tuple(update.usual(state._replace(theta=q)) for q in queries)
+    (own,) = update.along(state._replace(usuals=usuals))
     H = 1000.0 * own.mean_slope * G
     found = np.array(
         [q + np.linalg.solve(H, g) for q, g in zip(own.of_normal, own.scores, strict=True)]

@@ -8,6 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.special import ndtr, ndtri
 
+from skdp.algorithms.noise_aware.matrices import picked
+
 MODEL_ERROR = 0.6  # of a score that was moved, over the way that it was moved
 USUAL_LOGITS = 8.0 / math.pi  # variance beyond which probabilities shrink (MacKay, 1992)
 
@@ -129,13 +131,11 @@ def inverse_root(A: np.ndarray) -> np.ndarray:
     """
     s = 1.0 / np.sqrt(np.maximum(np.diagonal(A, axis1=1, axis2=2), 1e-300))
     scaled = A * s[:, :, None] * s[:, None, :]
-    scaled, at = (scaled + scaled.transpose(0, 2, 1)) / 2.0, np.arange(A.shape[1])
     try:
         lower = np.linalg.cholesky(scaled)
     except np.linalg.LinAlgError:
-        least = np.linalg.eigvalsh(scaled)[:, 0]
-        scaled[:, at, at] += np.maximum(1e-9 - least, 0.0)[:, None]
-        lower = np.linalg.cholesky(scaled)
+        least = np.linalg.eigvalsh(scaled)[:, :1, None]
+        lower = np.linalg.cholesky(scaled + np.maximum(1e-9 - least, 0.0) * np.eye(A.shape[1]))
     return _inverse(lower) * s[:, None, :]
 
 
@@ -155,12 +155,7 @@ FACTORS = np.exp(np.linspace(math.log(0.05), math.log(5.0), 80))
 
 
 def drawn_factors(
-    of_gram: np.ndarray,
-    of_slope: np.ndarray,
-    s: float,
-    t: float,
-    n_draws: int,
-    generator: Any,
+    of_gram: np.ndarray, of_slope: np.ndarray, s: float, t: float, n_draws: int, generator: Any
 ) -> np.ndarray:
     """Draw f (K, D) where slopes are f_i f_j times those of usual columns.
 
@@ -170,8 +165,7 @@ def drawn_factors(
     error = 2.0 * (t**2 + FACTORS**4 * s**2)
     off = of_slope[:, None] - FACTORS**2 * np.maximum(of_gram, 2.0 * s)[:, None]
     log_p = -(off**2) / (2.0 * error) - np.log(error) / 2.0 - np.abs(np.log(FACTORS)) / FACTOR
-    noise = generator.gumbel(size=(n_draws, *log_p.shape))
-    return FACTORS[(log_p + noise).argmax(axis=-1)]
+    return FACTORS[picked(log_p, (n_draws,), generator)]
 
 
 USUAL_MISS, MISSES = 0.05, 0.7  # X of real tables: 0.02 to 0.11 (benchmarks/real_tables.py)
@@ -182,5 +176,4 @@ def drawn_misses(found: float, error: float, n_draws: int, generator: Any) -> np
     """Draw x² (K, 1, 1), of which one has been found with an error."""
     log_p = -((found - _MISSES**2) ** 2) / (2.0 * max(error, 1e-6) ** 2)
     log_p -= (np.log(_MISSES / USUAL_MISS) / MISSES) ** 2 / 2.0
-    noise = generator.gumbel(size=(n_draws, len(log_p)))
-    return _MISSES[(log_p + noise).argmax(axis=-1)][:, None, None] ** 2
+    return _MISSES[picked(log_p, (n_draws, 1, 1), generator)] ** 2

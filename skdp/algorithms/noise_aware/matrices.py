@@ -50,6 +50,13 @@ def _log_density(x: np.ndarray, mean: Any, spread: Any, least: float) -> np.ndar
     return np.logaddexp(body + np.log(1.0 - FEW), few)
 
 
+def picked(log_p: np.ndarray, size: tuple[int, ...], generator: Any) -> np.ndarray:
+    """Draw places along the last axis, of shape (*size, ...)."""
+    p = np.cumsum(np.exp(log_p - log_p.max(axis=-1, keepdims=True)), axis=-1)
+    below = generator.random((*size, *p.shape[:-1], 1)) * p[..., -1:]
+    return (p[..., :-1] <= below).sum(axis=-1)
+
+
 _VARIANCES = np.exp(np.linspace(np.log(0.05), np.log(6.0), 100))
 
 
@@ -57,7 +64,7 @@ def drawn(square: float, error: float, n_draws: int, generator: Any) -> np.ndarr
     """Draw variances of ln λ, given the mean of λ² over its mean squared, and its error."""
     log_p = -((square - np.exp(_VARIANCES)) ** 2) / (2.0 * max(error, 1e-3) ** 2)
     log_p -= (np.log(_VARIANCES / USUAL) / FACTOR) ** 2 / 2.0
-    return _VARIANCES[(log_p + generator.gumbel(size=(n_draws, len(log_p)))).argmax(axis=1)]
+    return _VARIANCES[picked(log_p, (n_draws,), generator)]
 
 
 def log_prior(x: np.ndarray, mean: Any, spread: Any) -> np.ndarray:
@@ -95,6 +102,7 @@ def draws(M: np.ndarray, s: float, n_draws: int, generator: Any) -> tuple[np.nda
     variance = drawn(square / average**2, 2.0 * (s / average) ** 2, n_draws, generator)
     spread = np.sqrt(variance)[:, None]
     mean = np.log(average) - spread**2 / 2
+    prior = mean, spread, LEAST * average
     # Where the noise hides an eigenvalue it starts at a quantile of the prior.
     edge = s * D**0.5
     start = np.exp(mean + spread * ndtri((np.arange(D) + 0.5) / D))
@@ -104,7 +112,7 @@ def draws(M: np.ndarray, s: float, n_draws: int, generator: Any) -> tuple[np.nda
     for _ in range(SWEEPS if D <= MANY else FEW_SWEEPS):
         axes_, diagonal = _swept(axes_, found, values, s, generator)
         for _ in range(RANDOM_WALKS):
-            values = _walked(values, diagonal, s, mean, spread, LEAST * average, generator)
+            values = _walked(values, diagonal, s, prior, generator)
     return Q @ axes_.transpose(0, 2, 1), values
 
 
@@ -144,31 +152,26 @@ def _turned(
     axes_ = np.append(axes_, np.zeros((K, odd, D)), axis=1)[:, start]
     values = np.append(values, np.full((K, odd), np.nan), axis=1)[:, start]
     diagonal = np.einsum("kpi,kpi,ki->kp", axes_, axes_, found)
+    pairs = axes_.reshape(K, -1, 2, D)
+    spare = np.empty_like(pairs)
     for _ in range(D + odd - 1):
-        pairs, apart = axes_.reshape(K, -1, 2, D), values[:, ::2] - values[:, 1::2]
-        p, q = diagonal[:, ::2], diagonal[:, 1::2]
+        p, q, apart = diagonal[:, ::2], diagonal[:, 1::2], values[:, ::2] - values[:, 1::2]
         a, b = (p - q) / 2, np.einsum("kpi,kpi,ki->kp", pairs[:, :, 0], pairs[:, :, 1], found)
         sharp = np.fmin(np.hypot(a, b) * np.abs(apart) / (2 * s**2), 1e15)
         angle = np.arctan2(b * apart, a * apart) + generator.vonmises(0.0, sharp)
-        angle = np.nan_to_num(angle)
+        angle[np.isnan(apart)] = 0.0
         cos, sin = np.cos(angle / 2), np.sin(angle / 2)
         moved = a * (np.cos(angle) - 1.0) + b * np.sin(angle)
-        p += moved
-        q -= moved
+        diagonal[:, ::2], diagonal[:, 1::2] = p + moved, q - moved
         turn = np.stack([cos, sin, -sin, cos], axis=-1).reshape(*cos.shape, 2, 2)
-        axes_ = (turn @ pairs).reshape(K, -1, D)[:, order]
+        np.matmul(turn, pairs, out=spare)
+        np.take(spare.reshape(axes_.shape), order, axis=1, out=axes_, mode="clip")
         diagonal, values = diagonal[:, order], values[:, order]
     return axes_[:, ring[:D]], diagonal[:, ring[:D]]
 
 
 def _walked(
-    values: np.ndarray,
-    diagonal: np.ndarray,
-    s: float,
-    mean: Any,
-    spread: Any,
-    least: float,
-    generator: Any,
+    values: np.ndarray, diagonal: np.ndarray, s: float, prior: tuple[Any, ...], generator: Any
 ) -> np.ndarray:
     """One Metropolis-Hastings step of log λ, of a width that depends on where it is."""
     x, width = np.log(values), np.minimum(1.5, 2 * s / values)
@@ -176,8 +179,7 @@ def _walked(
     back = np.minimum(1.5, 2 * s / new)
     moved = np.log(new / values)
     ratio = ((values - diagonal) ** 2 - (new - diagonal) ** 2) / (4 * s**2)
-    ratio += _log_density(np.log(new), mean, spread, least)
-    ratio -= _log_density(x, mean, spread, least)
+    ratio += _log_density(np.log(new), *prior) - _log_density(x, *prior)
     ratio += np.log(width / back) + moved**2 / 2 * (1 / width**2 - 1 / back**2)
-    taken = (np.log(generator.random(values.shape)) < ratio) & (new > least)
+    taken = (np.log(generator.random(values.shape)) < ratio) & (new > prior[-1])
     return np.where(taken, new, values)

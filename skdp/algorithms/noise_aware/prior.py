@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from skdp.algorithms.noise_aware.draws import inverse_root
+from skdp.algorithms.noise_aware.matrices import picked
 
 if TYPE_CHECKING:
     from skdp.algorithms.noise_aware.design import Design
@@ -147,4 +148,4 @@ def _drawn(
     """Draw variances on a grid of their roots, of normals of which sums of squares are given."""
     log_p = -squares[..., None] / (2.0 * grid**2) - sizes[..., None] * np.log(grid)
     log_p += np.log(grid) - np.log1p((grid / scale) ** 2)
-    return grid[(log_p + generator.gumbel(size=log_p.shape)).argmax(axis=-1)] ** 2
+    return grid[picked(log_p, (), generator)] ** 2
