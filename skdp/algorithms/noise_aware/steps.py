@@ -19,7 +19,7 @@ import numpy as np
 from skdp.algorithms.gaussian_posterior import GaussianPosterior
 from skdp.algorithms.noise_aware import matrices
 from skdp.algorithms.noise_aware.columns import Columns
-from skdp.algorithms.noise_aware.draws import FACTORS, MODEL_ERROR, Along
+from skdp.algorithms.noise_aware.draws import FACTORS, MODEL_ERROR, Along, inverse_root
 from skdp.algorithms.noise_aware.families import (
     FASTEST,
     USUAL_CUT,
@@ -269,9 +269,9 @@ class Update:
         for _ in range(ROUNDS):
             precision = P.copy()
             precision[:, at, at] += np.append(walk, [INTERCEPT**-2] * (D - d))
-            covariance = np.linalg.inv(precision)
-            theta = np.einsum("kij,kj->ki", covariance, b)
-            squares = theta[:, :d] ** 2 + covariance[:, at[:d], at[:d]]
+            half = inverse_root(precision)
+            theta = (b[:, None] @ half.transpose(0, 2, 1) @ half)[:, 0]
+            squares = theta[:, :d] ** 2 + np.sum(half[:, :, :d] ** 2, axis=1)
             walk, tau2 = _likely(squares, tau2, unit)
         step = theta - usual.basis.T @ state.theta
         length = np.sqrt(np.maximum(np.einsum("ki,ij,kj->k", step, G, step), 0.0))
