@@ -130,7 +130,7 @@ def inverse_root(A: np.ndarray) -> np.ndarray:
     Coordinates are scaled before, because spreads of columns differ by orders.
     """
     s = 1.0 / np.sqrt(np.maximum(np.diagonal(A, axis1=1, axis2=2), 1e-300))
-    scaled = A * s[:, :, None] * s[:, None, :]
+    scaled = A * (s[:, :, None] * s[:, None, :])
     try:
         lower = np.linalg.cholesky(scaled)
     except np.linalg.LinAlgError:
