@@ -283,6 +283,17 @@ def test_known_matrices_are_drawn_as_they_are():
     np.testing.assert_allclose(drawn, np.tile(A, (4, 1, 1)), atol=1e-4)
 
 
+@pytest.mark.parametrize("D", [4, 5])
+def test_rotations_without_noise_are_those_of_jacobi_and_find_the_axes(D):
+    still = SimpleNamespace(vonmises=lambda _, sharp: np.zeros_like(sharp))
+    Q = np.linalg.qr(np.random.default_rng(0).standard_normal((2, D, D)))[0]
+    values = np.tile(np.arange(1.0, D + 1), (2, 1))
+    for _ in range(8):
+        Q, diagonal = matrices._turned(Q, values, values, 1.0, still)
+    np.testing.assert_allclose(diagonal, values, atol=1e-9)
+    np.testing.assert_allclose(np.abs(Q), np.tile(np.eye(D), (2, 1, 1)), atol=1e-6)
+
+
 def test_drawn_matrices_have_the_law_of_an_importance_sampler(monkeypatch):
     """Of two columns, with the prior that the matrix itself gives."""
     monkeypatch.setattr(matrices, "SWEEPS", 30)
@@ -862,7 +873,8 @@ def test_scores_of_normal_rows_are_moved_to_where_the_run_is():
         queries[-1], likely=G, queries=queries, scores=tuple(g[None] for g in scores),
         units=(1.0,) * 3,
     )  # fmt: skip
-    (own,) = update.along(state, update.usual(state))
+    usuals = tuple(update.usual(state._replace(theta=q)) for q in queries)
+    (own,) = update.along(state._replace(usuals=usuals))
     H = 1000.0 * own.mean_slope * G
     found = np.array(
         [q + np.linalg.solve(H, g) for q, g in zip(own.of_normal, own.scores, strict=True)]

@@ -8,6 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.special import ndtr, ndtri
 
+from skdp.algorithms.noise_aware.matrices import picked
+
 MODEL_ERROR = 0.6  # of a score that was moved, over the way that it was moved
 USUAL_LOGITS = 8.0 / math.pi  # variance beyond which probabilities shrink (MacKay, 1992)
 
@@ -49,8 +51,9 @@ class Along(NamedTuple):
         told = weights @ g + H @ (weights @ q)
         tiny = 1e-9 * n  # where there is no noise, and a direction without rows
         sampling = self.sampling * H if scatter is None else scatter
-        HW = H @ np.linalg.inv(sampling + (variance + tiny) * np.eye(H.shape[-1]))
-        return HW @ H, np.einsum("kij,kj->ki", HW, told)
+        half = inverse_root(sampling + (variance + tiny) * np.eye(H.shape[-1]))
+        own = half @ H
+        return own.transpose(0, 2, 1) @ own, (told[:, None] @ half.transpose(0, 2, 1) @ own)[:, 0]
 
     def bent(self, H: np.ndarray, noise: float) -> np.ndarray:
         """How far slopes H at θ would have to go for the scores, (T, D).
@@ -86,15 +89,15 @@ class Draws(NamedTuple):
         D, usual = H.shape[-1], H.mean(axis=0)
         weight = root(usual[None], -0.5) @ root(H, 0.5)
         means = np.einsum("kij,skj->ski", weight, self.means)
-        covariances = weight @ self.covariances @ weight.transpose(0, 2, 1)
         off = means - means.mean(axis=(0, 1))
-        spread = np.einsum("ij,skij->sk", usual, covariances)
+        of_usual = weight.transpose(0, 2, 1) @ usual @ weight
+        spread = np.einsum("kij,skij->sk", of_usual, self.covariances)
         spread += np.einsum("ski,ij,skj->sk", off, usual, off)
         share = 1.0 / (1.0 + spread * (D / np.trace(usual)) / USUAL_LOGITS)
         part = np.sqrt(share)
         mean = np.einsum("sk,ski->i", part, means) / part.sum()
-        of_logits = np.einsum("sk,skij->ij", share, covariances) / share.sum()
-        return mean, of_logits
+        of_logits = np.einsum("sk,skij->kij", share, self.covariances) / share.sum()
+        return mean, (weight @ of_logits @ weight.transpose(0, 2, 1)).sum(axis=0)
 
     def about(self, point: np.ndarray) -> np.ndarray:
         """E (θ - θ̂)(θ - θ̂)ᵀ, with deviations by which 90 % intervals are those of the draws."""
@@ -127,15 +130,24 @@ def inverse_root(A: np.ndarray) -> np.ndarray:
     Coordinates are scaled before, because spreads of columns differ by orders.
     """
     s = 1.0 / np.sqrt(np.maximum(np.diagonal(A, axis1=1, axis2=2), 1e-300))
-    scaled = A * s[:, :, None] * s[:, None, :]
-    scaled, at = (scaled + scaled.transpose(0, 2, 1)) / 2.0, np.arange(A.shape[1])
+    scaled = A * (s[:, :, None] * s[:, None, :])
     try:
         lower = np.linalg.cholesky(scaled)
     except np.linalg.LinAlgError:
-        least = np.linalg.eigvalsh(scaled)[:, 0]
-        scaled[:, at, at] += np.maximum(1e-9 - least, 0.0)[:, None]
-        lower = np.linalg.cholesky(scaled)
-    return np.linalg.inv(lower) * s[:, None, :]
+        least = np.linalg.eigvalsh(scaled)[:, :1, None]
+        lower = np.linalg.cholesky(scaled + np.maximum(1e-9 - least, 0.0) * np.eye(A.shape[1]))
+    return _inverse(lower) * s[:, None, :]
+
+
+def _inverse(L: np.ndarray) -> np.ndarray:
+    """Inverses of lower matrices (K, D, D), by those of their halves: products are fast."""
+    half = L.shape[1] // 2
+    if half < 8:
+        return np.linalg.inv(L)
+    found, upper, lower = np.zeros_like(L), L[:, :half, :half], L[:, half:, half:]
+    found[:, :half, :half], found[:, half:, half:] = _inverse(upper), _inverse(lower)
+    found[:, half:, :half] = -found[:, half:, half:] @ L[:, half:, :half] @ found[:, :half, :half]
+    return found
 
 
 FACTOR = 0.25  # scale of Laplace's law of the logarithms of factors of columns' slopes
@@ -143,12 +155,7 @@ FACTORS = np.exp(np.linspace(math.log(0.05), math.log(5.0), 80))
 
 
 def drawn_factors(
-    of_gram: np.ndarray,
-    of_slope: np.ndarray,
-    s: float,
-    t: float,
-    n_draws: int,
-    generator: Any,
+    of_gram: np.ndarray, of_slope: np.ndarray, s: float, t: float, n_draws: int, generator: Any
 ) -> np.ndarray:
     """Draw f (K, D) where slopes are f_i f_j times those of usual columns.
 
@@ -158,8 +165,7 @@ def drawn_factors(
     error = 2.0 * (t**2 + FACTORS**4 * s**2)
     off = of_slope[:, None] - FACTORS**2 * np.maximum(of_gram, 2.0 * s)[:, None]
     log_p = -(off**2) / (2.0 * error) - np.log(error) / 2.0 - np.abs(np.log(FACTORS)) / FACTOR
-    noise = generator.gumbel(size=(n_draws, *log_p.shape))
-    return FACTORS[(log_p + noise).argmax(axis=-1)]
+    return FACTORS[picked(log_p, (n_draws,), generator)]
 
 
 USUAL_MISS, MISSES = 0.05, 0.7  # X of real tables: 0.02 to 0.11 (benchmarks/real_tables.py)
@@ -170,5 +176,4 @@ def drawn_misses(found: float, error: float, n_draws: int, generator: Any) -> np
     """Draw x² (K, 1, 1), of which one has been found with an error."""
     log_p = -((found - _MISSES**2) ** 2) / (2.0 * max(error, 1e-6) ** 2)
     log_p -= (np.log(_MISSES / USUAL_MISS) / MISSES) ** 2 / 2.0
-    noise = generator.gumbel(size=(n_draws, len(log_p)))
-    return _MISSES[(log_p + noise).argmax(axis=-1)][:, None, None] ** 2
+    return _MISSES[picked(log_p, (n_draws, 1, 1), generator)] ** 2

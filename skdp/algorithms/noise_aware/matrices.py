@@ -50,6 +50,13 @@ def _log_density(x: np.ndarray, mean: Any, spread: Any, least: float) -> np.ndar
     return np.logaddexp(body + np.log(1.0 - FEW), few)
 
 
+def picked(log_p: np.ndarray, size: tuple[int, ...], generator: Any) -> np.ndarray:
+    """Draw places along the last axis, of shape (*size, ...)."""
+    p = np.cumsum(np.exp(log_p - log_p.max(axis=-1, keepdims=True)), axis=-1)
+    below = generator.random((*size, *p.shape[:-1], 1)) * p[..., -1:]
+    return (p[..., :-1] <= below).sum(axis=-1)
+
+
 _VARIANCES = np.exp(np.linspace(np.log(0.05), np.log(6.0), 100))
 
 
@@ -57,7 +64,7 @@ def drawn(square: float, error: float, n_draws: int, generator: Any) -> np.ndarr
     """Draw variances of ln λ, given the mean of λ² over its mean squared, and its error."""
     log_p = -((square - np.exp(_VARIANCES)) ** 2) / (2.0 * max(error, 1e-3) ** 2)
     log_p -= (np.log(_VARIANCES / USUAL) / FACTOR) ** 2 / 2.0
-    return _VARIANCES[(log_p + generator.gumbel(size=(n_draws, len(log_p)))).argmax(axis=1)]
+    return _VARIANCES[picked(log_p, (n_draws,), generator)]
 
 
 def log_prior(x: np.ndarray, mean: Any, spread: Any) -> np.ndarray:
@@ -95,67 +102,76 @@ def draws(M: np.ndarray, s: float, n_draws: int, generator: Any) -> tuple[np.nda
     variance = drawn(square / average**2, 2.0 * (s / average) ** 2, n_draws, generator)
     spread = np.sqrt(variance)[:, None]
     mean = np.log(average) - spread**2 / 2
+    prior = mean, spread, LEAST * average
     # Where the noise hides an eigenvalue it starts at a quantile of the prior.
     edge = s * D**0.5
     start = np.exp(mean + spread * ndtri((np.arange(D) + 0.5) / D))
     hidden = np.minimum(start, np.maximum(_unmixed(found, s), 2.0 * s))
     values = np.where(found > 2.0 * edge, _unmixed(found, s), hidden)
-    A, axes_ = np.repeat(np.diag(found)[None], n_draws, 0), np.repeat(Q.T[None], n_draws, 0)
+    axes_ = np.tile(np.eye(D), (n_draws, 1, 1))
     for _ in range(SWEEPS if D <= MANY else FEW_SWEEPS):
-        _swept(A, axes_, values, s, generator)
-        diagonal = A[:, np.arange(D), np.arange(D)]
+        axes_, diagonal = _swept(axes_, found, values, s, generator)
         for _ in range(RANDOM_WALKS):
-            values = _walked(values, diagonal, s, mean, spread, LEAST * average, generator)
-    return axes_.transpose(0, 2, 1), values
+            values = _walked(values, diagonal, s, prior, generator)
+    return Q @ axes_.transpose(0, 2, 1), values
 
 
-def _swept(A: np.ndarray, axes_: np.ndarray, values: np.ndarray, s: float, generator: Any) -> None:
-    """Rotate all planes, those within two blocks of columns at a time."""
-    D = len(A[0])
-    blocks = np.array_split(np.arange(D), max(1, D // BLOCK)) if D > MANY else [np.arange(D)]
-    for a, b in combinations(blocks, 2) if len(blocks) > 1 else [(blocks[0], blocks[0][:0])]:
+def _swept(
+    axes_: np.ndarray, found: np.ndarray, values: np.ndarray, s: float, generator: Any
+) -> tuple[np.ndarray, np.ndarray]:
+    """Rotate all planes, of many columns those within two blocks at a time.
+
+    Rows of axes are in coordinates in which M is diagonal. Returns them, and the diagonal of M in
+    these axes.
+    """
+    K, D = values.shape
+    if D <= MANY:
+        return _turned(axes_, np.tile(found, (K, 1)), values, s, generator)
+    diagonal = np.empty((K, D))
+    for a, b in combinations(np.array_split(np.arange(D), D // BLOCK), 2):
         own = np.concatenate([a, b])
-        inner = A[:, own[:, None], own]
-        turned = np.tile(np.eye(len(own)), (len(A), 1, 1))
-        for p, q in _rounds(len(own)):
-            _rotate(inner, turned, values[:, own], p, q, s, generator)
-        A[:, own] = turned @ A[:, own]
-        A[:, :, own] = A[:, :, own] @ turned.transpose(0, 2, 1)
-        axes_[:, own] = turned @ axes_[:, own]
+        near = axes_[:, own]
+        inner, Q = np.linalg.eigh((near * found) @ near.transpose(0, 2, 1))
+        turned, diagonal[:, own] = _turned(Q, inner, values[:, own], s, generator)
+        axes_[:, own] = turned @ Q.transpose(0, 2, 1) @ near
+    return axes_, diagonal
 
 
-def _rounds(D: int) -> Any:
-    """Pairs of coordinates, each once, in rounds of pairs that have none in common."""
-    ring = np.arange(D + D % 2)
-    half = len(ring) // 2
-    for _ in range(len(ring) - 1):
-        p, q = ring[:half], ring[half:][::-1]
-        there = (p < D) & (q < D)
-        yield p[there], q[there]
-        ring = np.concatenate([ring[:1], np.roll(ring[1:], 1)])
+def _turned(
+    axes_: np.ndarray, found: np.ndarray, values: np.ndarray, s: float, generator: Any
+) -> tuple[np.ndarray, np.ndarray]:
+    """Rotate the planes of pairs that have no axis in common at a time, by von Mises's angles.
 
-
-def _rotate(
-    A: np.ndarray, axes_: np.ndarray, values: np.ndarray, p: Any, q: Any, s: float, generator: Any
-) -> None:
-    """Draw the angle of each plane, whose law is von Mises's, and rotate M in these coordinates."""
-    a, b, apart = (A[:, p, p] - A[:, q, q]) / 2, A[:, p, q], values[:, p] - values[:, q]
-    sharp = np.minimum(np.hypot(a, b) * np.abs(apart) / (2 * s**2), 1e15)
-    angle = (np.arctan2(b * apart, a * apart) + generator.vonmises(0.0, sharp)) / 2
-    cos, sin = np.cos(angle)[..., None], np.sin(angle)[..., None]
-    for Y in (A, axes_, A.transpose(0, 2, 1)):
-        x, y = Y[:, p], Y[:, q]
-        Y[:, p], Y[:, q] = cos * x + sin * y, cos * y - sin * x
+    Axes take turns in a ring, as in a tournament; those that meet are beside each other in memory.
+    """
+    (K, D), odd = values.shape, values.shape[1] % 2
+    ring = np.append(np.arange(0, D + odd, 2), np.arange(1, D + odd, 2)[::-1])
+    start = np.argsort(ring)
+    order = np.append(ring[:1], np.roll(ring[1:], 1))[start]
+    # Of an odd number, that which meets a row of zeros sits out.
+    axes_ = np.append(axes_, np.zeros((K, odd, D)), axis=1)[:, start]
+    values = np.append(values, np.full((K, odd), np.nan), axis=1)[:, start]
+    diagonal = np.einsum("kpi,kpi,ki->kp", axes_, axes_, found)
+    pairs = axes_.reshape(K, -1, 2, D)
+    spare = np.empty_like(pairs)
+    for _ in range(D + odd - 1):
+        p, q, apart = diagonal[:, ::2], diagonal[:, 1::2], values[:, ::2] - values[:, 1::2]
+        a, b = (p - q) / 2, np.einsum("kpi,kpi,ki->kp", pairs[:, :, 0], pairs[:, :, 1], found)
+        sharp = np.fmin(np.hypot(a, b) * np.abs(apart) / (2 * s**2), 1e15)
+        angle = np.arctan2(b * apart, a * apart) + generator.vonmises(0.0, sharp)
+        angle[np.isnan(apart)] = 0.0
+        cos, sin = np.cos(angle / 2), np.sin(angle / 2)
+        moved = a * (np.cos(angle) - 1.0) + b * np.sin(angle)
+        diagonal[:, ::2], diagonal[:, 1::2] = p + moved, q - moved
+        turn = np.stack([cos, sin, -sin, cos], axis=-1).reshape(*cos.shape, 2, 2)
+        np.matmul(turn, pairs, out=spare)
+        np.take(spare.reshape(axes_.shape), order, axis=1, out=axes_, mode="clip")
+        diagonal, values = diagonal[:, order], values[:, order]
+    return axes_[:, ring[:D]], diagonal[:, ring[:D]]
 
 
 def _walked(
-    values: np.ndarray,
-    diagonal: np.ndarray,
-    s: float,
-    mean: Any,
-    spread: Any,
-    least: float,
-    generator: Any,
+    values: np.ndarray, diagonal: np.ndarray, s: float, prior: tuple[Any, ...], generator: Any
 ) -> np.ndarray:
     """One Metropolis-Hastings step of log λ, of a width that depends on where it is."""
     x, width = np.log(values), np.minimum(1.5, 2 * s / values)
@@ -163,8 +179,7 @@ def _walked(
     back = np.minimum(1.5, 2 * s / new)
     moved = np.log(new / values)
     ratio = ((values - diagonal) ** 2 - (new - diagonal) ** 2) / (4 * s**2)
-    ratio += _log_density(np.log(new), mean, spread, least)
-    ratio -= _log_density(x, mean, spread, least)
+    ratio += _log_density(np.log(new), *prior) - _log_density(x, *prior)
     ratio += np.log(width / back) + moved**2 / 2 * (1 / width**2 - 1 / back**2)
-    taken = (np.log(generator.random(values.shape)) < ratio) & (new > least)
+    taken = (np.log(generator.random(values.shape)) < ratio) & (new > prior[-1])
     return np.where(taken, new, values)

@@ -72,8 +72,8 @@ class Posterior:
 
     def found(self) -> GaussianPosterior:
         """Mean and covariance of θ on the standardised columns."""
-        config, state, usual = self.config, self.state, self.update.usual(self.state)
-        laws = [self._law(own) for own in self.update.along(state, usual)]
+        config, state, usual = self.config, self.state, self.state.usuals[-1]
+        laws = [self._law(own) for own in self.update.along(state)]
         mean = usual.basis @ np.array([law.mean for law in laws])
         whole = [(np.outer(u, u), law) for u, law in zip(usual.basis.T, laws, strict=True)]
         covariance = np.sum([np.kron(uu, law.covariance) for uu, law in whole], axis=0)
@@ -163,9 +163,9 @@ class Posterior:
         F = np.median(factor, axis=0)
         cM, of_noise = c * M * np.outer(F, F), t**2 + (c * s * np.outer(F, F)) ** 2
         # Slopes are B (1 + X) Bᵀ with B = √c F G^½ and X of entries of variance x².
-        whole = axes * np.sqrt(values)[:, None, :]
-        whole = whole @ axes.transpose(0, 2, 1) * factor[:, :, None] * math.sqrt(c)
-        left, size, _ = np.linalg.svd(whole)
+        half = axes * np.sqrt(c * values)[:, None, :] * factor[:, :, None]
+        square, left = np.linalg.eigh(half @ half.transpose(0, 2, 1))
+        size = np.sqrt(np.maximum(square, 1e-14 * square[:, -1:]))
         values = size**2 / c
         # E ‖H̃ - c FG̃F‖² = c² x² (tr² FGF + tr (FGF)²) + noise.
         together = values.sum(axis=1).mean() ** 2 + (values**2).sum(axis=1).mean()
@@ -219,8 +219,8 @@ class Posterior:
         if not hidden.any():
             return None
         at = np.flatnonzero(hidden)
-        gumbel = self.generator.gumbel(size=(self.K, len(at), len(SPREADS)))
-        drawn = SPREADS[(np.log(p[at] + 1e-300) + gumbel).argmax(axis=-1)] / unit[at]
+        drawn = matrices.picked(np.log(p[at] + 1e-300), (self.K,), self.generator)
+        drawn = SPREADS[drawn] / unit[at]
         spread = self._seen()
         spread[:, at] = np.minimum(1.0, drawn) if self.config.design.standardised else drawn
         centre = np.eye(H.shape[-1])
@@ -257,10 +257,11 @@ def sampled(P: np.ndarray, b: np.ndarray, prior: Prior, generator: Any) -> Draws
     for sweep in range(SWEEPS):
         precision = prior.precision(D)
         half = inverse_root(P + precision)
-        mean = np.einsum("kji,kj->ki", half, np.einsum("kij,kj->ki", half, b))
-        normals = generator.standard_normal((K, D))
-        theta = mean + np.einsum("kji,kj->ki", half, normals)
-        prior.draw(theta, precision, generator)
+        both = np.stack(
+            [(half @ b[:, :, None])[:, :, 0], generator.standard_normal((K, D))], axis=1
+        )
+        mean, off = (both @ half).swapaxes(0, 1)
+        prior.draw(mean + off, precision, generator)
         if sweep >= BURN:
             means.append(mean)
             covariances.append(half.transpose(0, 2, 1) @ half)

@@ -18,6 +18,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from skdp.algorithms.noise_aware.draws import inverse_root
+from skdp.algorithms.noise_aware.matrices import picked
+
 if TYPE_CHECKING:
     from skdp.algorithms.noise_aware.design import Design
 
@@ -81,7 +84,8 @@ class Prior:
             variances = self.beta2[:, None] * self.along * self.usual
             both = (self.axes * variances[:, None, :]) @ self.axes.transpose(0, 2, 1)
             both[:, at, at] += own
-            found[:, :d, :d] = np.linalg.inv(both)
+            half = inverse_root(both)
+            found[:, :d, :d] = half.transpose(0, 2, 1) @ half
         else:
             found[:, at, at] = 1.0 / own
         found[:, range(d, D), range(d, D)] = INTERCEPT**-2
@@ -144,4 +148,4 @@ def _drawn(
     """Draw variances on a grid of their roots, of normals of which sums of squares are given."""
     log_p = -squares[..., None] / (2.0 * grid**2) - sizes[..., None] * np.log(grid)
     log_p += np.log(grid) - np.log1p((grid / scale) ** 2)
-    return grid[(log_p + generator.gumbel(size=log_p.shape)).argmax(axis=-1)] ** 2
+    return grid[picked(log_p, (), generator)] ** 2

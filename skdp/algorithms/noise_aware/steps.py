@@ -19,7 +19,7 @@ import numpy as np
 from skdp.algorithms.gaussian_posterior import GaussianPosterior
 from skdp.algorithms.noise_aware import matrices
 from skdp.algorithms.noise_aware.columns import Columns
-from skdp.algorithms.noise_aware.draws import FACTORS, MODEL_ERROR, Along
+from skdp.algorithms.noise_aware.draws import FACTORS, MODEL_ERROR, Along, inverse_root
 from skdp.algorithms.noise_aware.families import (
     FASTEST,
     USUAL_CUT,
@@ -64,6 +64,7 @@ class State(NamedTuple):
     drawn: tuple[np.ndarray, np.ndarray] | None = None  # axes and eigenvalues of draws of G
     likely: np.ndarray | None = None  # their mean
     queries: tuple[np.ndarray, ...] = ()
+    usuals: tuple[Usual, ...] = ()  # at these
     scores: tuple[np.ndarray, ...] = ()
     units: tuple[float, ...] = ()  # by which what was released was multiplied to be a score
     cut: float = WIDEST  # c
@@ -102,7 +103,7 @@ class Update:
         if self.config.family.extra:
             return np.append(theta, [[state.unit * state.cut]], axis=1)
         if self.config.n_outputs > 1 and len(state.scores) == self.config.n_steps:
-            return np.hstack([theta, self.usual(state).basis])
+            return np.hstack([theta, state.usuals[-1].basis])
         return theta
 
     def noise(self, kind: str) -> float:
@@ -172,6 +173,7 @@ class Update:
                 cut = min(cut * min(max(USUAL_CUT * scale / cut, slow), fast), WIDEST)
         return state._replace(
             queries=(*state.queries, state.theta),
+            usuals=(*state.usuals, self.usual(state)),
             scores=(*state.scores, unit * noisy.reshape(shape)),
             units=(*state.units, unit),
             scales=scales,
@@ -183,11 +185,10 @@ class Update:
         error = self.noise("score") / (self.config.clip_norm / 2.0 * self.n)
         return told_scale(squares, cuts, math.hypot(error, 0.5 / math.sqrt(self.n)))
 
-    def usual(self, state: State, theta: np.ndarray | None = None) -> Usual:
+    def usual(self, state: State) -> Usual:
         """Mean slopes of the scores of normal rows, of the usual norm, at θ."""
         assert state.likely is not None
-        family, d = self.config.family, self.config.n_features
-        theta = state.theta if theta is None else theta
+        family, d, theta = self.config.family, self.config.n_features, state.theta
         means, own = self._means(state), theta[:, :d]
         covariance = own @ (state.likely[:d, :d] - np.outer(means, means)) @ own.T + state.offset[1]
         centre = own @ means
@@ -213,15 +214,15 @@ class Update:
             return np.zeros(d)
         return G[:d, d] / math.sqrt(max(G[d, d], 1e-9))
 
-    def along(self, state: State, usual: Usual) -> list[Along]:
+    def along(self, state: State) -> list[Along]:
         """What the state says along each contrast.
 
         Normal rows have the expected score m(θ)Gθ, m the mean slope: a score at q is that of slopes
         at θ where effects are m(q)/m(θ) times those of q. Slopes that grow without a bound, as
         those of counts, are too different in the tails of rows for this to help.
         """
-        U, d = usual.basis, self.config.n_features
-        at = [self.usual(state, q) for q in state.queries]
+        at, usual, d = state.usuals, state.usuals[-1], self.config.n_features
+        U = usual.basis
         weights = np.array([usual.weight / one.weight for one in at])
         least = LEAST_SLOPE * np.eye(U.shape[1])  # where outcomes are sure, nothing bends
         inverse = np.linalg.inv(U.T @ usual.matrix @ U + least)
@@ -253,10 +254,10 @@ class Update:
         Scales of effects are the likeliest (expectation-maximisation), the same for all contrasts.
         """
         assert state.likely is not None
-        usual, G, D = self.usual(state), state.likely, self.config.n_columns
+        usual, G, D = state.usuals[-1], state.likely, self.config.n_columns
         told, d = [], self.config.n_features
         unit = (WALK * (state.scales[-1] if state.scales else 1.0) / self.config.design.usual) ** 2
-        for own in self.along(state, usual):
+        for own in self.along(state):
             H = self.n * max(own.mean_slope, LEAST_SLOPE) * G
             if self.config.family.bends:
                 factor = self.on_the_way(own, H)
@@ -268,9 +269,9 @@ class Update:
         for _ in range(ROUNDS):
             precision = P.copy()
             precision[:, at, at] += np.append(walk, [INTERCEPT**-2] * (D - d))
-            covariance = np.linalg.inv(precision)
-            theta = np.einsum("kij,kj->ki", covariance, b)
-            squares = theta[:, :d] ** 2 + covariance[:, at[:d], at[:d]]
+            half = inverse_root(precision)
+            theta = (b[:, None] @ half.transpose(0, 2, 1) @ half)[:, 0]
+            squares = theta[:, :d] ** 2 + np.sum(half[:, :, :d] ** 2, axis=1)
             walk, tau2 = _likely(squares, tau2, unit)
         step = theta - usual.basis.T @ state.theta
         length = np.sqrt(np.maximum(np.einsum("ki,ij,kj->k", step, G, step), 0.0))
