@@ -20,7 +20,7 @@ TAIL, LEAST = 0.2, 1e-4
 # Variances of the logarithms of eigenvalues: over eight tables 0.21 to 1.6, their median 0.4
 # (benchmarks/real_tables.py).
 USUAL, FACTOR, FEW = 0.5, 0.8, 0.3
-SWEEPS, FEW_SWEEPS, MANY = 4, 2, 100  # over planes; fewer of so many columns, which take long
+SWEEPS, FEW_SWEEPS, MANY = 10, 4, 100  # over planes; fewer of so many columns, which take long
 BLOCK = 50  # columns, of which two blocks are rotated at once
 RANDOM_WALKS = 6  # of each eigenvalue, for each sweep over the planes
 
