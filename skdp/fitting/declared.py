@@ -64,7 +64,7 @@ def encode_labels(y: np.ndarray, classes: Any, name: str) -> tuple[np.ndarray, n
     if not known:
         raise ValueError(
             f"Expected every label in y to be one of the {len(declared)} declared classes, but "
-            "there are others; declare them in classes or drop their rows."
+            "there are others; declare them in classes, in the type of y, or drop their rows."
         )
     return declared, np.searchsorted(declared, y)
 

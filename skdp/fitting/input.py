@@ -365,7 +365,7 @@ def _safe(text: str) -> str:
             "Expected X to hold numbers, got text; encode text columns first, with categories "
             "that are public: OneHotEncoder(categories=[...])."
         )
-    if first.startswith("Input X contains NaN"):
+    if first == "Input X contains NaN.":  # a second pass finds its remedy there
         return (
             f"{first} Fill it with a public value, SimpleImputer(strategy='constant', "
             "fill_value=...), or with a private one, DPStandardScaler."

@@ -32,7 +32,7 @@ from skdp.rows.persons import Persons
 if TYPE_CHECKING:
     from skdp.privacy.report import PrivacyReport
 
-_IN_100 = "who errs on 1 in 100 non-members finds at most {} in 100 members"
+_IN_100 = "an attacker who takes 1 in 100 outsiders for members finds at most {} in 100 members"
 _PACKAGES = ("dp-accounting", "numpy", "scipy", "scikit-learn")
 _NO_FACTS = ("random_state", "verbose", "n_jobs", "memory")
 _FIRST = ("n_samples", "classes", "lower", "upper", "data_norm", "epsilon", "delta")

@@ -352,6 +352,14 @@ def test_a_pipeline_and_undeclared_labels(rows):
     assert not ledger.entries
 
 
+def test_a_missing_value_is_refused_and_the_remedy_named_once(rows):
+    X, y = rows
+    pipeline = make_pipeline(BoundedScaler(lower=-1, upper=1), model(2000)).fit(X, y)
+    with pytest.raises(ValueError, match=r"contains NaN\. Fill it") as refused:
+        DPEvaluator(pipeline, n_samples=2000).report(np.where(X[0, 0] == X, np.nan, X), y)
+    assert str(refused.value).count("Fill it") == 1
+
+
 def test_a_regressor_needs_its_bounds(rows):
     X, _ = rows
     y = X[:, 0]
