@@ -257,10 +257,10 @@ class PrivacyReport:
         relation, name = check_relation(self.neighboring_relation), f"{mark.part!r} of {mark.split}"
         why_not = mark.why_not
         if not why_not and not (mark.by_coins or relation.n_is_public):
+            missing = "groups" if relation.unit == GROUP else "neighboring_relation"
             raise expected(
-                f"{'groups' if relation.unit == GROUP else repr(str(relation))} in DisjointSplit "
-                f"for a release under {relation!s}",
-                "it assigned rows by their places, and a record more would move all others",
+                f"of a DisjointSplit with {missing}=... for a release under {relation!s}",
+                "this one assigned rows by their places, and a record more would move all others",
                 rows=f"part {name}",
             )
         if mark.unit != GROUP and relation.unit == GROUP:

@@ -364,7 +364,9 @@ def test_places_that_a_record_more_would_change_are_refused(fitted) -> None:
     assert len(set(first) ^ set(second + 1)) > N / 4  # without the first row
     rows, labels, persons = DisjointSplit(N, random_state=0).take("train", X, y, GROUPS)
     groups = {"groups": persons} if "unit" in fitted else {}
-    with PrivacyLedger() as ledger, pytest.raises(ValueError, match="assigned rows by their plac"):
+    missing = "groups" if groups else "neighboring_relation"
+    told = rf"DisjointSplit with {missing}=.* assigned rows by their places"
+    with PrivacyLedger() as ledger, pytest.raises(ValueError, match=told):
         model(n_samples=300, **fitted).fit(rows, labels, **groups)
     assert not ledger.entries
 
