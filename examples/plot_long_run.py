@@ -24,7 +24,8 @@ X, X_test, y, y_test = train_test_split(X / 16, y, test_size=0.3, random_state=0
 ledger = PrivacyLedger(epsilon=3.0, delta=1e-5, path=place / "ledger.jsonl")
 
 # %%
-# The estimator is the same in each process. Public rows are scored on the way: from these scores we
+# The estimator is the same in each process, to the last constant: no other may resume the
+# checkpoint. So a file says when to die. Public rows are scored on the way: from these scores we
 # shall see that a step that is made again is the same step.
 
 import os
@@ -32,18 +33,21 @@ import os
 from skdp import DPSGLDClassifier
 
 
-def fit(dies_after=None):
-    """Fit, and be killed after so many looks at the public rows."""
+class Classifier(DPSGLDClassifier):
+    """Is killed after so many looks at the public rows as a file says."""
 
-    class Dying(DPSGLDClassifier):
-        def score(self, X, y):
-            found = super().score(X, y)
-            if dies_after is not None and len(self.public_scores_) == dies_after:
-                os.kill(os.getpid(), 9)
-            return found
+    def score(self, X, y):
+        """Score rows, or die."""
+        found = super().score(X, y)
+        if str(len(self.public_scores_)) == (place / "dies_after").read_text():
+            os.kill(os.getpid(), 9)
+        return found
 
-    Dying.__name__ = Dying.__qualname__ = "Classifier"
-    classifier = Dying(
+
+def fit(dies_after):
+    """Fit, and be killed after so many looks at the public rows; or end, with None."""
+    (place / "dies_after").write_text(str(dies_after))
+    classifier = Classifier(
         epsilon=3.0,
         max_iter=STEPS,
         hidden_layer_sizes=(32,),
@@ -79,8 +83,8 @@ for dies_after in (7, 13):
         f"mode {mode}; ledger: {len(ledger.entries)} entry, ε = {ledger.total(1e-5):.3f}"
     )
 
-classifier = fit()
-left = sorted(path.name for path in place.iterdir())
+classifier = fit(None)
+left = sorted(path.name for path in place.iterdir() if path.name != "dies_after")
 print(
     f"ended; on the disk: {left}; ledger: {len(ledger.entries)} entry of {classifier.n_iter_} steps"
 )
