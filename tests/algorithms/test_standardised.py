@@ -883,6 +883,19 @@ def test_scores_of_normal_rows_are_moved_to_where_the_run_is():
     plain = own.queries[1] + np.linalg.solve(H, own.scores[1])
     assert np.abs(plain - found[2]).max() > 0.1
 
+    # Intervals take the slope along θ as it was released: less than those beside it.
+    one = posterior.Posterior.__new__(posterior.Posterior)
+    one.config, one.K, one.n, one.generator = config, 50, 1000.0, np.random.default_rng(0)
+    one.gram, one.state, one.update = G, state, update
+    update.noise = lambda kind: 1e-3
+    slope = w * (p := 1 / (1 + np.exp(-logits[:, 0]))) * (1 - p)
+    S, u = (z * slope[:, None]).T @ z / len(z), np.array([1.6, -0.4, 0.0])
+    curved, H = one._curved(own._replace(slope=S), np.tile(H / 1000, (50, 1, 1)), own.mean_slope)
+    np.testing.assert_allclose(H @ u @ u, u @ S @ u, rtol=0.05)
+    assert own.curved * own.mean_slope == pytest.approx(u @ S @ u / (u @ G @ u), rel=0.05)
+    moved = np.linalg.solve(H[0], own.scores[:, :, None] / 1000)[:, :, 0] + curved.of_normal
+    np.testing.assert_allclose(moved[:2], moved[[2, 2]], atol=0.05)
+
 
 def test_several_classes_have_intervals_that_hold_and_contrasts_that_are_known():
     generator, truth = np.random.default_rng(0), np.array([[1.0, 0.0], [0.0, -1.0], [-1.0, 1.0]])

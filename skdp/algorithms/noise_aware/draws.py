@@ -23,6 +23,7 @@ class Along(NamedTuple):
     units: np.ndarray  # (T,)
     mean_slope: float  # of scores, over Σ w z zᵀ
     sampling: float  # κ: variance of the scores over their slope
+    curved: float = 1.0  # slope along θ of the logits of normal rows, over their mean slope
     slope: np.ndarray | None = None  # as released, (D, D)
 
     def measured(

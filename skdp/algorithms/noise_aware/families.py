@@ -77,6 +77,8 @@ class Usual(NamedTuple):
         Orthonormal contrasts of K outputs, in which both are diagonal, or nearly so.
     slopes, variances : ndarray of shape (k,)
         Of the score of each contrast.
+    along : ndarray of shape (k,)
+        Slopes along θ over these.
     weight : float
         Mean weight of a row.
     value : ndarray of shape (K,)
@@ -88,12 +90,19 @@ class Usual(NamedTuple):
     basis: np.ndarray
     slopes: np.ndarray
     variances: np.ndarray
+    along: np.ndarray
     weight: float
     value: np.ndarray
     matrix: np.ndarray
 
 
 _ONE = np.ones((1, 1))
+
+
+def _along(slopes: np.ndarray, logits: np.ndarray, p: np.ndarray) -> np.ndarray:
+    """Mean of slopes x² over mean slope, x the standardised logits (m, k) of shares p (m,)."""
+    x2 = (logits - p @ logits) ** 2
+    return (p @ (slopes * x2) / np.maximum(p @ x2, 1e-12) + 1e-12) / (p @ slopes + 1e-12)
 
 
 def _usual_of_one(family: Any, logits: np.ndarray, p: np.ndarray, w: np.ndarray) -> Usual:
@@ -104,7 +113,8 @@ def _usual_of_one(family: Any, logits: np.ndarray, p: np.ndarray, w: np.ndarray)
     )
     means = (np.maximum([p @ a], 1e-9) for a in (w * slope, w**2 * variance, slope))
     slopes, variances, matrix = means
-    return Usual(_ONE, slopes, variances, float(p @ w), p @ value[:, None], matrix[:, None])
+    along = _along((w * slope)[:, None], logits[:, None], p)
+    return Usual(_ONE, slopes, variances, along, float(p @ w), p @ value[:, None], matrix[:, None])
 
 
 # --- two classes ----------------------------------------------------------------------------------
@@ -276,7 +286,9 @@ class Softmax:
         basis = helmert @ axes
         variances = np.einsum("ik,ij,jk->k", basis, variance, basis)
         both = np.maximum(values, 1e-9), np.maximum(variances, 1e-9)
-        return Usual(basis, *both, float(p @ w), p @ of_class, matrix)
+        own = w[:, None] * np.maximum(of_class @ basis**2 - (of_class @ basis) ** 2, 0.0)
+        along = _along(own, logits @ basis, p)
+        return Usual(basis, *both, along, float(p @ w), p @ of_class, matrix)
 
 
 # --- counts ---------------------------------------------------------------------------------------

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
 
 SLOPE_ERROR = 0.5  # of the mean slope that the logits of normal rows tell, over it
 ALIKE = -0.5  # logarithm of the spread of columns of which none is declared, over their unit
+STRAIGHT = 0.9  # slope along θ, over the mean one, from which the two are taken to be alike
 RARE = 0.1  # deviation of an indicator below which its effects are taken to be no larger
 SWEEPS, BURN = 24, 8
 
@@ -92,13 +93,15 @@ class Posterior:
         config, unit = self.config, self.state.scales[-1] if self.config.family.extra else 1.0
         given = config.prior_scale and config.prior_scale / unit
         H, slope = self._slopes(own)
-        laws, design = [], config.design
-        if not design.standardised:  # predictions take columns to be as they were declared
-            laws.append((H, np.ones((self.K, config.n_features))))
-        if design.model is None:
-            laws.append(self._hidden(H, slope) or (H, self._seen()))
+        design = config.design
+        laws = [(own, H, np.ones((self.K, config.n_features)))]  # columns as they were declared
+        if design.model is None:  # the first law is that of predictions, the last of intervals
+            H, spread = self._hidden(H, slope) or (H, self._seen())
+            laws = [(own, H, spread)] if design.standardised else laws
+            if not design.standardised or own.curved < STRAIGHT:
+                laws.append((*self._curved(own, H, slope), spread))
         mean = of_logits = None
-        for H, spread in laws:
+        for own, H, spread in laws:
             # What is rare has no larger effects for it, as what is narrow in its unit has.
             columns = self.update.columns
             least = np.where(columns.numbers, 0.0, RARE / columns.scale)
@@ -231,6 +234,30 @@ class Posterior:
         believed = np.maximum(H[:, at, at], 1e-9)
         factor[:, at] = np.minimum(1.0, drawn * np.sqrt(slope / believed))
         return back @ (H * factor[:, :, None] * factor[:, None, :]) @ back.T, spread
+
+    def _curved(self, own: Along, H: np.ndarray, slope: float) -> tuple[Along, np.ndarray]:
+        """Draw slopes along θ, as released and as the logits of normal rows tell.
+
+        Where effects are strong they are far below the others: outcomes far out are sure.
+        """
+        if own.curved >= STRAIGHT:
+            return own, H
+        assert own.slope is not None
+        u, d = own.queries[-1].copy(), self.config.n_features
+        u[d:] = -self.update._means(self.state) @ u[:d]
+        told = own.curved * slope * max(float(u @ self.gram @ u), 1e-9)
+        seen, noise = float(u @ own.slope @ u), self.update.noise("slope") / self.n
+        t = noise / math.sqrt(2.0) * float(u @ u)
+        one = np.ones(1)
+        factor = drawn_factors(one, one * seen / told, 0.0, t / told, self.K, self.generator)
+        Hu = H @ u
+        uHu = Hu @ u
+        ratio = told * factor[:, 0] ** 2 / uHu
+        mean = H.mean(axis=0) @ u
+        off = (own.queries[-1] - own.of_normal) @ mean / (u @ mean)
+        bent = own.of_normal + (1.0 - 1.0 / ratio.mean()) * off[:, None] * u
+        change = ((ratio - 1.0) / uHu)[:, None, None]
+        return own._replace(of_normal=bent), H + change * Hu[:, :, None] * Hu[:, None, :]
 
     def _scatter(self, own: Along, H: np.ndarray) -> np.ndarray:
         """Draws of Σ s sᵀ (K, D, D), of scores as they were measured.

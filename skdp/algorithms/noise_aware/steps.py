@@ -245,7 +245,12 @@ class Update:
                 sampling *= float(square) * state.units[-1] ** 2
             sampling *= self.config.of_person**2  # as if the rows of a person were alike
             told = None if state.slopes is None else state.slopes[k]
-            found.append(Along(plain[:, k], bent[:, k], scores[:, k], units, slope, sampling, told))
+            found.append(
+                Along(
+                    plain[:, k], bent[:, k], scores[:, k], units,
+                    slope, sampling, float(usual.along[k]), told,
+                )
+            )  # fmt: skip
         return found
 
     def _next(self, state: State) -> State:
