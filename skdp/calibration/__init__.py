@@ -174,8 +174,9 @@ class DPTemperatureScaler(AccuracyMixin, MetaEstimatorMixin, ProtectedUnit, Priv
         with all_or_nothing(self):
             check_groups(self, groups)
             records, facts = looked_at(self, X, y)
-            numbered = records._replace(X=np.arange(len(records.X)))
-            chosen = by_person(self, numbered, groups, facts.persons)
+            chosen = records._replace(X=np.arange(len(records.X)))
+            if facts.persons is not None:
+                chosen = by_person(self, chosen, groups, facts.persons)
             plan = self._plan(facts)
             check_in_chunks(self, plan, records)
             # A copy, because a frozen classifier is shared: training it on would change what is

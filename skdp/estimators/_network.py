@@ -22,8 +22,8 @@ from skdp.estimators._arviz import PosteriorDraws
 from skdp.estimators._datasets import DatasetRows, from_dataset
 from skdp.estimators._network_parameters import NetworkParameters
 from skdp.fitting import charge
-from skdp.fitting.charge import attempt, begun, charged, notes, progress, warn_if_undeclared
-from skdp.fitting.declared import check_n_rows
+from skdp.fitting.charge import attempt, charged, notes, progress
+from skdp.fitting.declared import too_many_rows
 from skdp.fitting.estimator import with_callbacks
 from skdp.fitting.input import check_features, least_rows
 from skdp.fitting.plan import FitPlan, PublicFacts
@@ -103,8 +103,6 @@ class NetworkEstimator(PosteriorDraws, NetworkParameters):
             self._by_index = isinstance(X, DatasetRows)
             how = {"goes_on": goes_on, "classes": classes, "sample_weight": sample_weight}
             records, facts = read(self, X, y, groups, **how)
-            if self.module is None:  # which would know of units
-                warn_if_undeclared(self, given[0], facts)
             plan = self._plan(OneEpoch(**vars(facts)) if one_epoch else facts)
             check_in_chunks(self, plan, records)
             model = self._network_of(plan, records, goes_on=goes_on)
@@ -112,9 +110,8 @@ class NetworkEstimator(PosteriorDraws, NetworkParameters):
             if watch is not None:
                 watch(0, plan.config.start(model))  # a trial of the public rows
             arrays = (*records.arrays, *networks.weights(self.module_))
-            begun(self, plan, *arrays, beside=public)
-            steps = progress(self, plan.n_steps)
-            self.privacy_ = charged(self, plan, given, before, groups=groups)
+            steps, of_run = progress(self, plan.n_steps), {"arrays": arrays, "beside": public}
+            self.privacy_ = charged(self, plan, given, before, groups=groups, **of_run)
             self.public_scores_ = notes()
             streams = charge.streams(self, *arrays)
             kept = self._kept if one_epoch and goes_on else None
@@ -182,7 +179,8 @@ class NetworkEstimator(PosteriorDraws, NetworkParameters):
         if (model.start.device.type == "cpu") != self._on_cpu():
             raise expected("the device on which module makes its parameters", device=None)
         self._looks_up = not getattr(model, "dtype", torch.float32).is_floating_point
-        check_n_rows(X, model.max_rows)
+        if len(X) > model.max_rows:
+            raise too_many_rows(model.max_rows)
         if self._calls_foreign_code() or self.checkpoint is not None:
             plan.config.rehearse(model)
         return model

@@ -15,7 +15,6 @@ from skdp.fitting.types import Seed
 from skdp.fitting.validate import expected, in_range, integer, is_real, one_of, positive
 from skdp.fitting.warnings import FitWarning, PrivacyWarning
 from skdp.relations import ROW, check_relation
-from skdp.rows.bounded_sum import MAX_ROWS
 
 if TYPE_CHECKING:
     from skdp.privacy.budget import Budget
@@ -176,13 +175,12 @@ def warn_of_delta(estimator: Any, n: int, name: str = "") -> None:
         )
 
 
-def check_n_rows(X: np.ndarray, most: float = MAX_ROWS) -> None:
-    """Refuse more rows than the rounding bound of a sum covers."""
-    if len(X) > most:
-        raise ValueError(
-            f"Expected X to have at most {most} rows: beyond, the rounding of a sum is not covered "
-            "by the declared sensitivity. Fit on a random subset."
-        )
+def too_many_rows(most: float) -> ValueError:
+    """Return the error of more rows than the rounding bound of a sum covers."""
+    return ValueError(
+        f"Expected X to have at most {most} rows: beyond, the rounding of a sum is not covered "
+        "by the declared sensitivity. Fit on a random subset."
+    )
 
 
 def sampling_rate(estimator: Any, facts: PublicFacts, default: Callable[[int], float]) -> float:

@@ -12,15 +12,12 @@ from sklearn.base import BaseEstimator
 from skdp.fitting import charge, declared
 from skdp.fitting.charge import (
     attempt,
-    begun,
     charged,
     check_noise,
     norm_cautions,
     norm_diagnosed,
     progress,
-    warn_if_undeclared,
 )
-from skdp.fitting.declared import check_n_rows
 from skdp.fitting.methods import name_methods
 from skdp.fitting.plan import Config, FitPlan, PublicFacts, remembered
 from skdp.fitting.reading import Records, check_in_chunks, read
@@ -165,18 +162,15 @@ class PrivateEstimator(CallbackSupportMixin, BaseEstimator):
         with attempt(self), in_chunks(X, y, groups, verbose=told) as (X, y, groups):
             given = (X, y, how.get("sample_weight"))
             records, facts = read(self, X, y, groups, **how)
-            warn_if_undeclared(self, given[0], facts)
-            check_n_rows(records.X, self._max_rows)
             plan = self._plan(facts)
             check_in_chunks(self, plan, records)
             run = self._prepared(plan, records)
             arrays = records.arrays
-            begun(self, plan, *arrays)
             steps = progress(self, plan.n_steps)
-            self.privacy_ = charged(self, plan, given, groups=groups)
+            self.privacy_ = charged(self, plan, given, groups=groups, arrays=arrays)
             released = run(records, charge.streams(self, *arrays), steps)
             self._keep(plan, released)
-            self.diagnostics_ = norm_diagnosed(self, facts) + self._diagnosed(plan, released)
+            self.diagnostics_ = plan.doubts + self._diagnosed(plan, released)
         # Outside: as errors, by a filter, they must not throw away a fit that has been paid for.
         for message in self.diagnostics_:
             warnings.warn(message, FitWarning, stacklevel=4)
@@ -316,6 +310,7 @@ class PrivateEstimator(CallbackSupportMixin, BaseEstimator):
             privacy=report,
             memory=memory,
             cautions=(*getattr(config, "cautions", ()), *norm_cautions(self, facts)),
+            doubts=norm_diagnosed(self, facts),
             memory_told_by=self._memory_told_by(),
             n_steps=config.n_releases,
         )

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from skdp.fitting import charge
-from skdp.fitting.declared import public_n_rows, warn_of_delta
+from skdp.fitting.declared import public_n_rows, too_many_rows, warn_of_delta
 from skdp.fitting.input import bounded_weights
 from skdp.fitting.plan import FitPlan, PublicFacts
 from skdp.fitting.validate import expected
@@ -76,29 +76,32 @@ def read(
             "Expected nothing beside rows in chunks: a chunk is X, (X, y) or (X, y, groups)."
         )
     records, facts = looked_at(estimator, X, y, **how)
-    return by_person(estimator, records, groups, facts.persons), facts
+    if estimator._declared_by:
+        charge.warn_if_undeclared(estimator, X, facts)
+    if facts.persons is not None:
+        records = by_person(estimator, records, groups, facts.persons)
+    return records, facts
 
 
-def looked_at(estimator: Any, X: Any, y: Any, **how: Any) -> tuple[Records, PublicFacts]:
+def looked_at(
+    estimator: Any, X: Any, y: Any, sample_weight: Any = None, **how: Any
+) -> tuple[Records, PublicFacts]:
     """Read rows as they stand, at once or a chunk at a time, and count them."""
-    first = _read_at_once if not isinstance(X, ChunkedRows) else _first_look
-    records, facts = first(estimator, X, y, **how)
+    if isinstance(X, ChunkedRows):
+        records, facts = _first_look(estimator, X, sample_weight, **how)
+    else:
+        records, facts = estimator._read(X, y, **how)
+        if estimator._takes_weights:
+            records = records._replace(weights=weights_of(estimator, records, sample_weight))
     n, is_public, persons = len(records.X), estimator._relation.n_is_public, facts.persons
+    if n > estimator._max_rows:
+        raise too_many_rows(estimator._max_rows)
     if hasattr(estimator, "n_samples"):
         n_samples = public_n_rows(estimator._declared_n_samples(), n, is_public=is_public)
         facts = replace(facts, n_samples=n_samples)
     told = n if is_public else facts.n_samples
     if told := told if persons is None else persons.n_groups:
         warn_of_delta(estimator, told, facts.label)
-    return records, facts
-
-
-def _read_at_once(
-    estimator: Any, X: Any, y: Any, sample_weight: Any = None, **how: Any
-) -> tuple[Records, PublicFacts]:
-    records, facts = estimator._read(X, y, **how)
-    if estimator._takes_weights:
-        records = records._replace(weights=weights_of(estimator, records, sample_weight))
     return records, facts
 
 
@@ -119,7 +122,7 @@ def weights_of(estimator: Any, records: Records, sample_weight: Any) -> np.ndarr
 
 
 def _first_look(
-    estimator: Any, rows: ChunkedRows, y: Any, sample_weight: Any = None, **how: Any
+    estimator: Any, rows: ChunkedRows, sample_weight: Any, **how: Any
 ) -> tuple[Records, PublicFacts]:
     """Look at each chunk, and take on what is learned from their columns."""
     if sample_weight is not None:
@@ -155,8 +158,11 @@ def _read_chunk(
 ) -> tuple[Records, tuple[PublicFacts, dict[str, Any], bool]]:
     """Read a chunk as rows in memory are read; return what is public, and learned, beside them."""
     reader, before = _with_state(estimator, vars(estimator)), vars(estimator)
-    records, facts = _read_at_once(reader, chunk.X, chunk.y, **how)
-    records = by_person(reader, records, chunk.groups, facts.persons, subset)
+    records, facts = reader._read(chunk.X, chunk.y, **how)
+    if reader._takes_weights:
+        records = records._replace(weights=weights_of(reader, records, None))
+    if facts.persons is not None:
+        records = by_person(reader, records, chunk.groups, facts.persons, subset)
     learned = {k: v for k, v in vars(reader).items() if k not in before or before[k] is not v}
     return records, (facts, learned, chunk.groups is not None)
 
@@ -181,11 +187,11 @@ def by_person(
     estimator: Any,
     records: Records,
     groups: Any,
-    persons: PersonUnit | None,
+    persons: PersonUnit,
     key: bytes | None = None,
 ) -> Records:
     """Bring the rows of each person together; rows in chunks are so already."""
-    if persons is None or isinstance(records.X, ArrayInChunks):
+    if isinstance(records.X, ArrayInChunks):
         return records
     key = charge.initial_seed(estimator).to_bytes(4, "little") if key is None else key
     rows, starts = rows_of_persons(groups, len(records.X), persons.most_rows, key)

@@ -157,7 +157,8 @@ class PrivateSearch(MetaEstimatorMixin, ProtectedUnit, PrivateEstimator):
             assumptions=joint([report.assumptions, of_winner.assumptions, self._assumed()]),
             valid=report.valid and not of_winner.unaccounted,
         )
-        warn_if_inferred(type(self).__name__, self.privacy_.inferred_public_facts)
+        if inferred := self.privacy_.inferred_public_facts:
+            warn_if_inferred(type(self).__name__, inferred)
         restate(parts, self.privacy_)
         self.best_estimator_, self.best_params_, self._parts = winner, params, parts
         if hasattr(winner, "feature_names_in_"):

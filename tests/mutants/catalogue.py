@@ -1672,7 +1672,7 @@ SECTIONS = {
         r"""
 --- privacy/cover.py; tests/privacy/test_cover.py
 @@ Cover.refused: what another thread releases during a trial is missed
--self._refused or _charged_alone != self._charged_before
+-self._refused or Cover.charged_alone != self._charged_before
 +self._refused
 --- model_selection/_base.py; tests/privacy/test_cover.py
 @@ alone: parts of a trial may run outside its thread
@@ -1940,10 +1940,10 @@ SECTIONS = {
 +None
 --- fitting/charge.py; tests/estimators/test_checkpoint.py
 @@ begun: a run goes on with other public rows
--plan.facts, plan.privacy.event, _own(estimator), beside
-+plan.facts, plan.privacy.event, _own(estimator)
+-plan.facts, plan.privacy.event, (kind, held), beside
++plan.facts, plan.privacy.event, (kind, held)
 @@ begun: a run goes on with other methods
--_own(estimator)
+-(kind, held)
 +None
 --- fitting/run_streams.py; tests/estimators/test_checkpoint.py
 @@ versions_here: a run goes on with other threads
@@ -2008,7 +2008,7 @@ SECTIONS = {
 +None
 --- fitting/charge.py; tests/estimators/test_checkpoint.py
 @@ begun: trials leave checkpoints
--is_covered()
+-cover_of_thread.get() is not None
 +False
 --- algorithms/dp_sgd.py; tests/estimators/test_checkpoint.py
 @@ DPSGDUpdate.restored: the optimiser starts again where a run goes on
