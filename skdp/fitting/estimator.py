@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from inspect import isfunction
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
@@ -26,7 +27,7 @@ from skdp.fitting.warnings import FitWarning
 from skdp.relations import ROW, Relation, check_relation
 from skdp.rows.bounded_sum import MAX_ROWS
 from skdp.rows.bounds import norm_lost, row_norm
-from skdp.rows.lazy_rows import in_chunks, takes_chunks
+from skdp.rows.lazy_rows import OF_ROWS, in_chunks, predicting
 from skdp.rows.persons import Persons, PersonUnit, facts_of, kind_of, persons_of
 from skdp.rows.sparse import SparseRows
 
@@ -233,7 +234,9 @@ class PrivateEstimator(CallbackSupportMixin, BaseEstimator):
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        takes_chunks(cls)
+        for name in OF_ROWS:
+            if isfunction(vars(cls).get(name)):
+                setattr(cls, name, predicting(vars(cls)[name]))
         if cls.__name__.startswith(("DP", "OPS")):  # those that users call
             name_methods(cls)
 

@@ -14,10 +14,11 @@ from skdp.fitting.input import check_features
 from skdp.fitting.plan import PublicFacts
 from skdp.fitting.reading import ProtectedUnit, Records
 from skdp.fitting.validate import moderate_range
+from skdp.rows.lazy_rows import RowByRow
 from skdp.rows.persons import PersonUnit
 
 
-class PrivateTransformer(TransformerMixin, ProtectedUnit, PrivateEstimator):
+class PrivateTransformer(RowByRow, TransformerMixin, ProtectedUnit, PrivateEstimator):
     """A transformer that learns from private rows; it never reads how many there are."""
 
     _takes_missing: ClassVar[bool] = False

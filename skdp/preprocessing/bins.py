@@ -15,14 +15,10 @@ from skdp.models.additive import Number
 from skdp.preprocessing._base import QuantileScaler
 from skdp.preprocessing.additive_features import features, looked_up
 from skdp.privacy.budget import Budget
-from skdp.rows.bounds import declares_norm
-from skdp.rows.lazy_rows import takes_chunks
 
 ENCODINGS, MOST_BINS = ("onehot", "ordinal"), 1024
 
 
-@takes_chunks
-@declares_norm
 @dataclass(eq=False, repr=False)
 class DPBins(QuantileScaler):
     """Cut each feature at private quantiles into bins that hold about as many rows each.

@@ -15,13 +15,9 @@ from skdp.fitting.plan import FitPlan, PublicFacts
 from skdp.fitting.validate import expected, in_range, integer, number_or_auto
 from skdp.preprocessing._base import PrivateTransformer
 from skdp.privacy.budget import Budget
-from skdp.rows.bounds import declares_norm
 from skdp.rows.clipping import clipped_rows
-from skdp.rows.lazy_rows import takes_chunks
 
 
-@takes_chunks
-@declares_norm
 @dataclass(eq=False, repr=False)
 class DPPCA(ClassNamePrefixFeaturesOutMixin, PrivateTransformer):
     """Project rows on the leading directions of their private second moments.

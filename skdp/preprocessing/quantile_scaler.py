@@ -15,12 +15,8 @@ from skdp.fitting.validate import expected, in_range, is_real
 from skdp.preprocessing._base import QuantileScaler
 from skdp.preprocessing.bounded_scaler import affine_within, middle_and_half
 from skdp.privacy.budget import Budget
-from skdp.rows.bounds import declares_norm
-from skdp.rows.lazy_rows import takes_chunks
 
 
-@takes_chunks
-@declares_norm
 @dataclass(eq=False, repr=False)
 class DPQuantileScaler(OneToOneFeatureMixin, QuantileScaler):
     """Map two private quantiles of each feature to -1 and 1, and clip what lies beyond.
