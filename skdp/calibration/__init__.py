@@ -36,6 +36,7 @@ from skdp.privacy.budget import Budget
 from skdp.privacy.cover import BudgetExceededError
 from skdp.privacy.report import PrivacyReport
 from skdp.relations import other_relation
+from skdp.rows.chunks import ArrayInChunks
 
 _IN_A_PIPELINE = (
     "steps without `privacy_` may have learned from private rows; calibrate the last step inside "
@@ -178,7 +179,8 @@ class DPTemperatureScaler(AccuracyMixin, MetaEstimatorMixin, ProtectedUnit, Priv
             if facts.persons is not None:
                 chosen = by_person(self, chosen, groups, facts.persons)
             plan = self._plan(facts)
-            check_in_chunks(self, plan, records)
+            if isinstance(records.X, ArrayInChunks):
+                check_in_chunks(self, plan, records.X)
             # A copy, because a frozen classifier is shared: training it on would change what is
             # predicted here, and not what is stated.
             estimator: Any = clone(self.estimator)

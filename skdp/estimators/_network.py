@@ -23,16 +23,16 @@ from skdp.estimators._datasets import DatasetRows, from_dataset
 from skdp.estimators._network_parameters import NetworkParameters
 from skdp.fitting import charge
 from skdp.fitting.charge import attempt, charged, notes, progress
-from skdp.fitting.declared import too_many_rows
 from skdp.fitting.estimator import with_callbacks
-from skdp.fitting.input import check_features, least_rows
+from skdp.fitting.input import check_features
 from skdp.fitting.plan import FitPlan, PublicFacts
-from skdp.fitting.reading import Records, check_in_chunks, read
+from skdp.fitting.reading import Records, check_in_chunks, read, too_many_rows
 from skdp.fitting.validate import expected, integer
 from skdp.fitting.warnings import FitWarning
 from skdp.models import perceptron as networks
 from skdp.privacy.report import PrivacyReport
 from skdp.relations import Relation, check_relation
+from skdp.rows.chunks import ArrayInChunks
 from skdp.rows.lazy_rows import in_chunks
 from skdp.rows.persons import IN_WORDS
 
@@ -104,7 +104,8 @@ class NetworkEstimator(PosteriorDraws, NetworkParameters):
             how = {"goes_on": goes_on, "classes": classes, "sample_weight": sample_weight}
             records, facts = read(self, X, y, groups, **how)
             plan = self._plan(OneEpoch(**vars(facts)) if one_epoch else facts)
-            check_in_chunks(self, plan, records)
+            if isinstance(records.X, ArrayInChunks):
+                check_in_chunks(self, plan, records.X)
             model = self._network_of(plan, records, goes_on=goes_on)
             watch = self._watch(public)
             if watch is not None:
@@ -157,7 +158,9 @@ class NetworkEstimator(PosteriorDraws, NetworkParameters):
         self, check: Callable[..., Any], X: Any, y: Any, *, goes_on: bool, **how: Any
     ) -> Any:
         """Check rows and targets, rows of a dataset by the first: it has been read."""
-        nd = {"reset": not goes_on, "allow_nd": self.module is not None, **least_rows(self)}
+        nd: dict[str, Any] = {"reset": not goes_on, "allow_nd": self.module is not None}
+        if not self._relation.n_is_public:
+            nd["ensure_min_samples"] = 0
         if not isinstance(X, DatasetRows):
             return check(self, X, y, **nd, **how)
         check_features(self, X[:1], dtype="numeric", **nd)

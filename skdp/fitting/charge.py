@@ -21,7 +21,6 @@ from skdp.fitting.plan import Config, FitPlan, PublicFacts
 from skdp.fitting.streams import Streams, seed_material
 from skdp.fitting.validate import expected
 from skdp.fitting.warnings import FitWarning, PrivacyWarning
-from skdp.relations import GROUP, check_relation
 from skdp.rows.bounds import row_norm
 from skdp.rows.parts import part_read
 
@@ -87,8 +86,7 @@ def charged(
     if checkpoint is not None:
         begun(estimator, plan, checkpoint, arrays, beside)
     name, n = plan.facts.label, plan.facts.n_samples
-    of_persons = check_relation(plan.privacy.neighboring_relation).unit == GROUP
-    mark = part_read(*rows, groups=groups, of_persons=of_persons)
+    mark = part_read(*rows, groups=groups, relation=plan.privacy.neighboring_relation)
     report = plan.privacy if mark is None else plan.privacy.of_part(mark)
     report = report.of_release(estimator, name, n)
     total = report if before is None else before + report

@@ -22,11 +22,12 @@ from skdp.fitting.charge import (
 from skdp.fitting.methods import name_methods
 from skdp.fitting.plan import Config, FitPlan, PublicFacts, remembered
 from skdp.fitting.reading import Records, check_in_chunks, read
-from skdp.fitting.validate import integer, is_true
+from skdp.fitting.validate import integer
 from skdp.fitting.warnings import FitWarning
 from skdp.relations import ROW, Relation, check_relation
 from skdp.rows.bounded_sum import MAX_ROWS
 from skdp.rows.bounds import norm_lost, row_norm
+from skdp.rows.chunks import ArrayInChunks
 from skdp.rows.lazy_rows import OF_ROWS, in_chunks, predicting
 from skdp.rows.persons import Persons, PersonUnit, facts_of, kind_of, persons_of
 from skdp.rows.sparse import SparseRows
@@ -123,7 +124,7 @@ class PrivateEstimator(CallbackSupportMixin, BaseEstimator):
         return self._plan(
             self._facts(
                 n_samples=n_samples if declared is None else integer(1, n_samples=declared),
-                n_features=n_features,
+                n_features=self._n_columns_declared() if n_features is None else n_features,
                 n_outputs=self._n_outputs(classes),
                 declared=() if declared is None else ("n_samples",),
             )
@@ -164,7 +165,8 @@ class PrivateEstimator(CallbackSupportMixin, BaseEstimator):
             given = (X, y, how.get("sample_weight"))
             records, facts = read(self, X, y, groups, **how)
             plan = self._plan(facts)
-            check_in_chunks(self, plan, records)
+            if isinstance(records.X, ArrayInChunks):
+                check_in_chunks(self, plan, records.X)
             run = self._prepared(plan, records)
             arrays = records.arrays
             steps = progress(self, plan.n_steps)
@@ -211,6 +213,10 @@ class PrivateEstimator(CallbackSupportMixin, BaseEstimator):
         declared, persons = getattr(self, "n_samples", None), self._persons()
         return declared if persons is None or persons.n_rows is None else persons.n_rows
 
+    def _n_columns_declared(self) -> int | None:
+        """Return the number of features that parameters tell, if they do."""
+        return None
+
     def _assumptions(self) -> tuple[str, ...]:
         """What ε is conditional on besides public facts."""
         return ()
@@ -228,7 +234,7 @@ class PrivateEstimator(CallbackSupportMixin, BaseEstimator):
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         of_rows = isinstance(self.unit, str) and self.unit == ROW
-        secure = is_true(getattr(self, "secure", False))
+        secure = getattr(self, "secure", False) is True
         tags.input_tags.sparse = self._takes_sparse and of_rows and not secure
         return tags
 

@@ -10,11 +10,10 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from skdp.fitting import charge
-from skdp.fitting.declared import public_n_rows, too_many_rows, warn_of_delta
 from skdp.fitting.input import bounded_weights
 from skdp.fitting.plan import FitPlan, PublicFacts
-from skdp.fitting.validate import expected
-from skdp.fitting.warnings import FitWarning
+from skdp.fitting.validate import expected, integer, is_real
+from skdp.fitting.warnings import FitWarning, PrivacyWarning
 from skdp.relations import GROUP, ROW
 from skdp.rows.chunk_tasks import Chunk
 from skdp.rows.chunks import ArrayInChunks, ChunkedRows, first_look
@@ -200,13 +199,70 @@ def by_person(
     return records._replace(X=X, targets=targets, starts=starts, weights=weights)
 
 
+# A declared n may be that of a whole of which folds are fitted, or of last year's table.
+_TOO_FEW, _TOO_MANY, _FAR_FROM = 2, 3, 2.1  # of two folds each is half of what was declared
+
+_MORE_THAN = 1.5  # of what was declared, which no fold is
+
+
+def public_n_rows(declared: int | None, n: int, *, is_public: bool) -> int:
+    """Return the number of rows that defaults may depend on: never n, that of X, unless public.
+
+    Where n is public, a number that was declared is held against it.
+    """
+    if declared is None and not is_public:
+        raise expected(
+            "a public number of rows",
+            "under add_or_remove_one the number of rows is private, and rates and step sizes "
+            "must not depend on it: give a public estimate, e.g. n_samples=10_000",
+            n_samples=None,
+        )
+    found = n if declared is None else integer(1, n_samples=declared)
+    if is_public and not n <= _TOO_FEW * found <= _TOO_FEW * _TOO_MANY * n:
+        raise expected(
+            f"near the number of rows, {n}",
+            "steps and noise are planned for it; n_samples=None takes it from X and says so in the "
+            "report, as learning curves and halving searches need",
+            n_samples=declared,
+        )
+    if is_public and not n <= _MORE_THAN * found <= _MORE_THAN * _FAR_FROM * n:
+        which = "for rows that are not there" if found > n else "without many that are there"
+        warnings.warn(
+            f"n_samples={found} is {found / n:.2g} times the number of rows, {n}: steps, noise and "
+            f"posterior are planned {which}. Declare a number nearby.",
+            FitWarning,
+            stacklevel=6,
+        )
+    return found
+
+
+def warn_of_delta(estimator: Any, n: int, name: str = "") -> None:
+    """Warn where δ allows one of n records, rows or persons, to be shown."""
+    delta, epsilon = estimator.delta, estimator.epsilon
+    if is_real(delta) and 1.0 <= delta * n < n and not (is_real(epsilon) and np.isinf(epsilon)):
+        one, all_of_them = ("a row", "rows") if estimator.unit == ROW else ("a person", "persons")
+        warnings.warn(
+            f"{name or type(estimator).__name__} has delta={delta:g} for {n} {all_of_them}: a "
+            f"delta of 1/n or more allows a fit that publishes {one} at random. Choose one well "
+            "below 1/n.",
+            PrivacyWarning,
+            stacklevel=6,
+        )
+
+
+def too_many_rows(most: float) -> ValueError:
+    """Return the error of more rows than the rounding bound of a sum covers."""
+    return ValueError(
+        f"Expected X to have at most {most} rows: beyond, the rounding of a sum is not covered "
+        "by the declared sensitivity. Fit on a random subset."
+    )
+
+
 _MANY_MINUTES = 10.0
 
 
-def check_in_chunks(estimator: Any, plan: FitPlan, records: Records) -> None:
+def check_in_chunks(estimator: Any, plan: FitPlan, X: ArrayInChunks) -> None:
     """Refuse rows in chunks where a run needs more of them than sums; say how long passes take."""
-    if not isinstance(records.X, ArrayInChunks):
-        return
     config, name = plan.config, plan.facts.label
     if not getattr(config, "asks_sums", False):
         instead = getattr(config, "instead_of_all_rows", "")
@@ -217,9 +273,9 @@ def check_in_chunks(estimator: Any, plan: FitPlan, records: Records) -> None:
     n_passes = getattr(config, "n_passes", config.n_releases)
     minutes, told = 0.0, f"{name} reads all chunks {n_passes} times at most."
     if estimator._relation.n_is_public:  # or else the time would tell of it
-        minutes = n_passes * records.X.reading.seconds / 60.0
+        minutes = n_passes * X.reading.seconds / 60.0
         told += (
-            f" The first look at them took {records.X.reading.seconds:.2g} s: that makes "
+            f" The first look at them took {X.reading.seconds:.2g} s: that makes "
             f"{minutes:.2g} minutes, or about."
         )
     if getattr(estimator, "verbose", 0):

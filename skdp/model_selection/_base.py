@@ -18,14 +18,19 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from skdp._version import __version__
-from skdp.estimators._linear import check_sparse
+from skdp.estimators._bounds import check_sparse
 from skdp.estimators._network_parameters import EACH_BY_ITSELF
 from skdp.fitting.charge import warn_if_inferred
-from skdp.fitting.declared import public_n_rows, warn_of_delta
 from skdp.fitting.estimator import PrivateEstimator
 from skdp.fitting.input import check_labels, check_targets, without_data
 from skdp.fitting.plan import PublicFacts
-from skdp.fitting.reading import ProtectedUnit, check_groups, looked_at
+from skdp.fitting.reading import (
+    ProtectedUnit,
+    check_groups,
+    looked_at,
+    public_n_rows,
+    warn_of_delta,
+)
 from skdp.fitting.streams import Streams, seed_material
 from skdp.fitting.types import ArrayLike, Estimator, Given, Params, Seed
 from skdp.model_selection import _candidates, _scores

@@ -42,12 +42,9 @@ class PrivateScaler(PrivateTransformer):
     lower: Any
     upper: Any
 
-    def _facts(self, *, n_features: int | None = None, **known: Any) -> PublicFacts:
-        """Public facts; bounds for each feature tell how many there are."""
-        for bounds in (self.lower, self.upper):
-            if n_features is None and np.iterable(bounds):
-                n_features = sum(1 for _ in bounds)
-        return super()._facts(n_features=n_features, **known)
+    def _n_columns_declared(self) -> int | None:
+        bounds = next(filter(np.iterable, (self.lower, self.upper)), None)
+        return None if bounds is None else len(list(bounds))
 
     def _range(self, facts: PublicFacts) -> tuple[tuple[float, ...], tuple[float, ...]]:
         """Return the declared bounds of the features, lower and upper."""

@@ -46,7 +46,7 @@ from typing import Any
 
 import numpy as np
 
-from skdp.fitting.validate import NO_ARRAY, expected, integer, is_dask
+from skdp.fitting.validate import NO_ARRAY, expected, integer
 from skdp.rows.chunk_tasks import (
     ALL_EMPTY,
     UNREADABLE,
@@ -212,12 +212,6 @@ class ChunkedRows:
 
     def __array__(self, *args: Any, **kwargs: Any) -> Any:
         """Refuse to be one array in memory."""
-        refuse_chunks(self)
-
-
-def refuse_chunks(X: Any) -> None:
-    """Refuse rows in chunks where an array is needed, and what would be gathered into one."""
-    if isinstance(X, ChunkedRows) or is_dask(X):
         raise ValueError(NO_ARRAY)
 
 

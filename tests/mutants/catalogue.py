@@ -1067,10 +1067,10 @@ SECTIONS = {
     "estimators": read(
         r"""
 --- fitting/input.py; tests/contracts/test_sizes.py
-@@ least_rows: no rows are refused where their number is private
--waited_for and not n_is_public(estimator)
+@@ checking: no rows are refused where their number is private
+-waited_for and not is_public
 +False
-@@ least_rows: a step before a fit refuses no rows
+@@ checking: a step before a fit refuses no rows
 -fit or hasattr(estimator, "transform")
 +fit
 --- fitting/input.py; tests/contracts/test_sizes.py
