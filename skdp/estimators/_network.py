@@ -93,9 +93,7 @@ class NetworkEstimator(PosteriorDraws, NetworkParameters):
         one_epoch: bool = False,
     ) -> Self:
         """Fit, or go on with a fit, and compose what it costs with what has been spent."""
-        told = self.verbose if self._relation.n_is_public else 0
-        chunks = in_chunks(X, y, groups, verbose=told)
-        with attempt(self), chunks as (X, y, groups):
+        with attempt(self), in_chunks(X, y, groups, told_by=self) as (X, y, groups):
             before = self._before(one_epoch)
             goes_on, n_before = before is not None, self.n_iter_ if before else 0
             given = (X, y, sample_weight)
@@ -159,10 +157,10 @@ class NetworkEstimator(PosteriorDraws, NetworkParameters):
     ) -> Any:
         """Check rows and targets, rows of a dataset by the first: it has been read."""
         nd: dict[str, Any] = {"reset": not goes_on, "allow_nd": self.module is not None}
-        if not self._relation.n_is_public:
-            nd["ensure_min_samples"] = 0
         if not isinstance(X, DatasetRows):
             return check(self, X, y, **nd, **how)
+        if not self._relation.n_is_public:
+            nd["ensure_min_samples"] = 0
         check_features(self, X[:1], dtype="numeric", **nd)
         other = type(self)(neighboring_relation=self.neighboring_relation, unit=self.unit)
         return X, check(other, np.zeros((len(X), 1)), y, **how)[1]

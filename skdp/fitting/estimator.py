@@ -11,25 +11,17 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from skdp.fitting import charge, declared
-from skdp.fitting.charge import (
-    attempt,
-    charged,
-    check_noise,
-    norm_cautions,
-    norm_diagnosed,
-    progress,
-)
 from skdp.fitting.methods import name_methods
 from skdp.fitting.plan import Config, FitPlan, PublicFacts, remembered
 from skdp.fitting.reading import Records, check_in_chunks, read
-from skdp.fitting.validate import integer
+from skdp.fitting.validate import integer, is_true
 from skdp.fitting.warnings import FitWarning
-from skdp.relations import ROW, Relation, check_relation
+from skdp.relations import GROUP, ROW, Relation, check_relation
 from skdp.rows.bounded_sum import MAX_ROWS
 from skdp.rows.bounds import norm_lost, row_norm
 from skdp.rows.chunks import ArrayInChunks
 from skdp.rows.lazy_rows import OF_ROWS, in_chunks, predicting
-from skdp.rows.persons import Persons, PersonUnit, facts_of, kind_of, persons_of
+from skdp.rows.persons import Persons, PersonUnit, facts_of, persons_of
 from skdp.rows.sparse import SparseRows
 
 if TYPE_CHECKING:
@@ -159,9 +151,7 @@ class PrivateEstimator(CallbackSupportMixin, BaseEstimator):
     @with_callbacks
     def _fit(self, X: Any, y: Any, *, groups: Any = None, **how: Any) -> Self:
         """Fit to rows, and to what else a subclass takes beside them."""
-        verbose = getattr(self, "verbose", 0)
-        told = verbose if verbose and self._relation.n_is_public else 0
-        with attempt(self), in_chunks(X, y, groups, verbose=told) as (X, y, groups):
+        with charge.attempt(self), in_chunks(X, y, groups, told_by=self) as (X, y, groups):
             given = (X, y, how.get("sample_weight"))
             records, facts = read(self, X, y, groups, **how)
             plan = self._plan(facts)
@@ -169,8 +159,8 @@ class PrivateEstimator(CallbackSupportMixin, BaseEstimator):
                 check_in_chunks(self, plan, records.X)
             run = self._prepared(plan, records)
             arrays = records.arrays
-            steps = progress(self, plan.n_steps)
-            self.privacy_ = charged(self, plan, given, groups=groups, arrays=arrays)
+            steps = charge.progress(self, plan.n_steps)
+            self.privacy_ = charge.charged(self, plan, given, groups=groups, arrays=arrays)
             released = run(records, charge.streams(self, *arrays), steps)
             self._keep(plan, released)
             self.diagnostics_ = plan.doubts + self._diagnosed(plan, released)
@@ -234,8 +224,8 @@ class PrivateEstimator(CallbackSupportMixin, BaseEstimator):
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         of_rows = isinstance(self.unit, str) and self.unit == ROW
-        secure = getattr(self, "secure", False) is True
-        tags.input_tags.sparse = self._takes_sparse and of_rows and not secure
+        sparse = self._takes_sparse and of_rows
+        tags.input_tags.sparse = sparse and not is_true(getattr(self, "secure", False))
         return tags
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -249,7 +239,8 @@ class PrivateEstimator(CallbackSupportMixin, BaseEstimator):
     @property
     def _relation(self) -> Relation:
         """Who is a neighbour: a row, or a person."""
-        return check_relation(self.neighboring_relation).of_unit(kind_of(self.unit, self._no_unit))
+        unit = ROW if persons_of(self.unit, self._no_unit) is None else GROUP
+        return check_relation(self.neighboring_relation).of_unit(unit)
 
     def _persons(self) -> PersonUnit | None:
         """Public facts about persons, where these are the records."""
@@ -301,7 +292,7 @@ class PrivateEstimator(CallbackSupportMixin, BaseEstimator):
 
         budget = self._budget()
         config = self._configure(facts, budget)
-        check_noise(self, config, budget)
+        charge.check_noise(self, config, budget)
         report = PrivacyReport.of(
             config.event(),
             delta=budget.delta,
@@ -318,8 +309,8 @@ class PrivateEstimator(CallbackSupportMixin, BaseEstimator):
             config=config,
             privacy=report,
             memory=memory,
-            cautions=(*getattr(config, "cautions", ()), *norm_cautions(self, facts)),
-            doubts=norm_diagnosed(self, facts),
+            cautions=(*getattr(config, "cautions", ()), *charge.norm_cautions(self, facts)),
+            doubts=charge.norm_diagnosed(self, facts),
             memory_told_by=self._memory_told_by(),
             n_steps=config.n_releases,
         )

@@ -96,7 +96,8 @@ def looked_at(
     if n > estimator._max_rows:
         raise too_many_rows(estimator._max_rows)
     if hasattr(estimator, "n_samples"):
-        n_samples = public_n_rows(estimator._declared_n_samples(), n, is_public=is_public)
+        declared = (persons and persons.n_rows) or estimator.n_samples
+        n_samples = public_n_rows(declared, n, is_public=is_public)
         facts = replace(facts, n_samples=n_samples)
     told = n if is_public else facts.n_samples
     if told := told if persons is None else persons.n_groups:
@@ -107,8 +108,11 @@ def looked_at(
 def weights_of(estimator: Any, records: Records, sample_weight: Any) -> np.ndarray | None:
     """Check weights of rows, times those of their classes; None where all are 1."""
     bound, remedy = estimator.max_sample_weight, estimator._WEIGHTS_REMEDY
-    weights = bounded_weights(sample_weight, bound, len(records.X), remedy)
-    by_class = estimator._class_weights() if hasattr(estimator, "class_weight") else None
+    weights, has_bound = None, not (isinstance(bound, float) and bound == 1.0)
+    if sample_weight is not None or has_bound:
+        weights = bounded_weights(sample_weight, bound, len(records.X), remedy)
+    given = getattr(estimator, "class_weight", None)
+    by_class = None if given is None else estimator._class_weights()
     if not by_class:
         return weights
     if estimator._several:

@@ -27,9 +27,12 @@ def is_lazy(X: Any) -> bool:
 
 @contextmanager
 def in_chunks(
-    X: Any, y: Any = None, groups: Any = None, *, verbose: int = 0
+    X: Any, y: Any = None, groups: Any = None, *, told_by: Any = None
 ) -> Iterator[tuple[Any, Any, Any]]:
-    """Take the partitions of Dask collections for chunks; leave what else was given as it is."""
+    """Take the partitions of Dask collections for chunks; leave what else was given as it is.
+
+    A verbose estimator says what went through this process, unless that tells of private rows.
+    """
     lazy = [is_dask(one) for one in (X, y, groups)]
     if not any(lazy):
         yield X, y, groups
@@ -38,6 +41,8 @@ def in_chunks(
         raise ValueError("Expected X, y and groups to be collections of Dask together, or none.")
     from skdp.rows.dask_rows import DaskRows
 
+    tells = told_by is not None and told_by._relation.n_is_public
+    verbose = getattr(told_by, "verbose", 0) if tells else 0
     rows = DaskRows(X, y, groups, verbose=verbose)
     try:
         yield rows, None, None
