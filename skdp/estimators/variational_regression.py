@@ -141,12 +141,6 @@ class NormalRegressor(LinearFit, ArvizMixin, R2Mixin, ProtectedUnit, WeightedRow
             "bounds that hold nearly all of them"
         )
 
-    def __sklearn_tags__(self) -> Any:
-        """On the few rows of a check, with targets far beyond 1, the noise is too much."""
-        tags = super().__sklearn_tags__()
-        tags.regressor_tags.poor_score = True
-        return tags
-
     @property
     def covariance_(self) -> np.ndarray:
         """Posterior covariance, in the order of ``parameter_names_``."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -18,9 +19,15 @@ from skdp.rows.lazy_rows import RowByRow
 from skdp.rows.persons import PersonUnit
 
 
+@dataclass(eq=False, repr=False)
 class PrivateTransformer(RowByRow, TransformerMixin, ProtectedUnit, PrivateEstimator):
     """A transformer that learns from private rows; it never reads how many there are."""
 
+    _: KW_ONLY
+    epsilon: float | None = 0.5
+    delta: float = 1e-5
+    neighboring_relation: str = "zero_out"
+    random_state: Any = None
     _takes_missing: ClassVar[bool] = False
 
     def __sklearn_tags__(self) -> Tags:
@@ -52,9 +59,15 @@ class PrivateScaler(PrivateTransformer):
         return tuple(lower.tolist()), tuple(upper.tolist())
 
 
+@dataclass(eq=False, repr=False)
 class QuantileScaler(PrivateScaler):
     """A private transformer by quantiles, where nothing is summed."""
 
+    lower: Any = -1e9
+    upper: Any = 1e9
+    _: KW_ONLY
+    resolution: float = 1e-6
+    quantile_epsilon: float | None = None
     _instead_of_epsilon: ClassVar[str] = "quantile_epsilon"
     _takes_pure_budget: ClassVar[bool] = True
     _max_rows: ClassVar[float] = math.inf

@@ -106,17 +106,9 @@ class DPBins(QuantileScaler):
            [0., 0., 0., 0., 1.]])
     """
 
-    lower: Any = -1e9
-    upper: Any = 1e9
     _: KW_ONLY
     n_bins: int = 16
     encode: str = "onehot"
-    epsilon: float | None = 0.5
-    delta: float = 1e-5
-    neighboring_relation: str = "zero_out"
-    resolution: float = 1e-6
-    quantile_epsilon: float | None = None
-    random_state: Any = None
 
     def _configure(self, facts: PublicFacts, budget: Budget) -> QuantilesConfig:
         one_of(ENCODINGS, encode=self.encode)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass
-from typing import Any
 
 import numpy as np
 from sklearn.base import ClassNamePrefixFeaturesOutMixin
@@ -108,12 +107,8 @@ class DPPCA(ClassNamePrefixFeaturesOutMixin, PrivateTransformer):
 
     n_components: float = 2
     _: KW_ONLY
-    epsilon: float | None = 0.5
-    delta: float = 1e-5
-    neighboring_relation: str = "zero_out"
     data_norm: float | str = "auto"
     noise_multiplier: float | None = None
-    random_state: Any = None
 
     def _configure(self, facts: PublicFacts, budget: Budget) -> SecondMomentsConfig:
         n_components = self.n_components

@@ -137,11 +137,8 @@ class DPStandardScaler(OneToOneFeatureMixin, PrivateScaler):
     upper: Any = 1.0
     _: KW_ONLY
     epsilon: float | None = 0.1
-    delta: float = 1e-5
-    neighboring_relation: str = "zero_out"
     output_norm: float | str = "auto"
     noise_multiplier: float | None = None
-    random_state: Any = None
 
     def _configure(self, facts: PublicFacts, budget: Budget) -> MomentsConfig:
         self._output_norm(facts.features)
