@@ -189,8 +189,8 @@ SECTIONS = {
 +False
 --- rows/records.py; tests/engine/test_rows.py
 @@ LinearRows._copy: rows that may shift are copied by column
--self._kept or self._alone or self._shifting
-+self._kept or self._alone
+-self.kept or self.alone or self._shifting
++self.kept or self.alone
 --- rows/chunks.py; tests/engine/test_rows.py
 @@ ChunkSums.sum: the sum of the first chunk is left out
 -list(self._reading.places)
@@ -913,9 +913,9 @@ SECTIONS = {
 -((weights >= 0.0) & (weights <= bound))
 +(weights >= 0.0)
 --- rows/records.py; tests/estimators/test_linear_weights.py
-@@ LinearRows.__init__: weights of linear models' rows are not bounded
--np.clip(np.nan_to_num(weights), 0.0, 1.0)
-+weights
+@@ LinearRows.__post_init__: weights of linear models' rows are not bounded
+-np.clip(np.nan_to_num(self.weights), 0.0, 1.0)
++self.weights
 --- engine/linear_sums.py; tests/estimators/test_linear_weights.py
 @@ WeightedSum.record_bound: the noise of linear models is for rows of weight 1
 -self.bound * self.inner.record_bound
