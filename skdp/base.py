@@ -8,7 +8,7 @@ of input are scikit-learn's, with errors that quote no data.
 >>> from skdp import DPVariationalLogisticRegression
 >>> plan = DPVariationalLogisticRegression(epsilon=1.0).plan(569, 30, classes=[0, 1])
 >>> plan.n_steps, round(plan.noise_multiplier, 1)
-(18, 16.0)
+(18, 17.3)
 """
 
 from skdp.fitting.declared import encode_labels, n_classes

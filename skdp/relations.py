@@ -54,10 +54,16 @@ class Relation(StrEnum):
     ADD_OR_REMOVE_ONE_GROUP = "add_or_remove_one_group"
     REPLACE_ONE_GROUP = "replace_one_group"
 
-    @property
-    def unit(self) -> str:
-        """What is one record: a ``"row"``, or the rows of a person, a ``"group"``."""
-        return GROUP if self.value.endswith(_OF_GROUPS) else ROW
+    unit: str  # what is one record: a "row", or the rows of a person, a "group"
+    n_is_public: bool  # whether neighbours have equally many rows
+    null_record: bool  # whether nothing, or what adds 0 to every sum, stands in for a record
+    factor: float  # how many times the bound on one record a sum over records can move
+
+    def __init__(self, name: str) -> None:
+        self.unit = GROUP if name.endswith(_OF_GROUPS) else ROW
+        self.n_is_public = name in ("zero_out", "replace_one")
+        self.null_record = not name.startswith("replace_one")
+        self.factor = 1.0 if self.null_record else 2.0
 
     @property
     def of_rows(self) -> Relation:
@@ -72,21 +78,6 @@ class Relation(StrEnum):
     def in_words(self) -> str:
         """What is protected, for people."""
         return _IN_WORDS[self.unit]
-
-    @property
-    def n_is_public(self) -> bool:
-        """Whether neighbours have equally many rows."""
-        return self in (Relation.ZERO_OUT, Relation.REPLACE_ONE)
-
-    @property
-    def null_record(self) -> bool:
-        """Whether nothing, or what adds 0 to every sum, stands in for the record that differs."""
-        return self.of_rows is not Relation.REPLACE_ONE
-
-    @property
-    def factor(self) -> float:
-        """How many times the bound on one record a sum over records can move."""
-        return 1.0 if self.null_record else 2.0
 
     def __repr__(self) -> str:
         return str.__repr__(self)

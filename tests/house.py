@@ -20,11 +20,11 @@ NOISE_AWARE = ("algorithms/noise_aware", "algorithms/parts")
 
 # figure: (limit, goal)
 BUDGET = {
-    "lines of code": (31_700, 21_000),
-    "lines of docstrings": (17_200, 13_500),
+    "lines of code": (31_500, 21_000),
+    "lines of docstrings": (17_150, 13_500),
     "lines of tests": (52_700, 42_000),
     "lines of code, noise-aware": (3_000, 1_700),
-    "modules of more than 400 lines": (7, 0),
+    "modules of more than 400 lines": (6, 0),
     "lines of the longest function": (45, 45),
     "files directly under skdp": (7, 7),
     "import circles": (0, 0),

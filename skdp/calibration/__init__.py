@@ -36,6 +36,7 @@ from skdp.privacy.budget import Budget
 from skdp.privacy.cover import BudgetExceededError
 from skdp.privacy.report import PrivacyReport
 from skdp.relations import other_relation
+from skdp.rows.chunks import ArrayInChunks
 
 _IN_A_PIPELINE = (
     "steps without `privacy_` may have learned from private rows; calibrate the last step inside "
@@ -174,10 +175,12 @@ class DPTemperatureScaler(AccuracyMixin, MetaEstimatorMixin, ProtectedUnit, Priv
         with all_or_nothing(self):
             check_groups(self, groups)
             records, facts = looked_at(self, X, y)
-            numbered = records._replace(X=np.arange(len(records.X)))
-            chosen = by_person(self, numbered, groups, facts.persons)
+            chosen = records._replace(X=np.arange(len(records.X)))
+            if facts.persons is not None:
+                chosen = by_person(self, chosen, groups, facts.persons)
             plan = self._plan(facts)
-            check_in_chunks(self, plan, records)
+            if isinstance(records.X, ArrayInChunks):
+                check_in_chunks(self, plan, records.X)
             # A copy, because a frozen classifier is shared: training it on would change what is
             # predicted here, and not what is stated.
             estimator: Any = clone(self.estimator)

@@ -20,10 +20,9 @@ from sklearn.utils.validation import check_is_fitted
 from skdp.algorithms.conformal import ConformalConfig
 from skdp.fitting import charge
 from skdp.fitting.charge import all_or_nothing, charged, initial_seed
-from skdp.fitting.declared import public_n_rows, warn_of_delta
 from skdp.fitting.estimator import PREDICTED_BY_ROW, PrivateEstimator
 from skdp.fitting.plan import FitPlan, PublicFacts
-from skdp.fitting.reading import ProtectedUnit, check_groups
+from skdp.fitting.reading import ProtectedUnit, check_groups, public_n_rows, warn_of_delta
 from skdp.fitting.types import Estimator, Given, Opaque, Params, Seed
 from skdp.fitting.validate import expected, in_range, integer
 from skdp.fitting.warnings import FitWarning

@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 from skdp.fitting.validate import expected
 from skdp.privacy.cover import BudgetExceededError, Cover, covered
 from skdp.privacy.workflow import privacy_of
-from skdp.rows.lazy_rows import on_first_rows, takes_chunks
+from skdp.rows.lazy_rows import RowByRow, on_first_rows
 
 
 def _fitted(transformer: Any, X: Any) -> tuple[Any, bool]:
@@ -23,8 +23,7 @@ def _fitted(transformer: Any, X: Any) -> tuple[Any, bool]:
     return transformer, bool(cover.refused)
 
 
-@takes_chunks
-class RowWise(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None):
+class RowWise(RowByRow, TransformerMixin, BaseEstimator, auto_wrap_output_keys=None):
     """Let a transformer that learns nothing from rows take rows in chunks.
 
     Encoders with declared categories, polynomial features, and `ColumnTransformer` of these: what

@@ -105,7 +105,7 @@ class RoundedRows(LinearRows):
     """
 
     def _copy(self, selection: Selection, starts: np.ndarray | None) -> LinearBatch:
-        X, targets = copied(self._X, selection), copied(self._targets, selection)
+        X, targets = copied(self.X, selection), copied(self.targets, selection)
         rows = np.ones((len(X), X.shape[1] + 1))
         rows[:, :-1] = X
         with np.errstate(all="ignore"):

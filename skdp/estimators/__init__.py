@@ -32,19 +32,15 @@ __all__ = [
 ]
 
 _HOMES = {
-    "DPAdditiveClassifier": "additive",
-    "DPAdditivePoissonRegressor": "additive_regression",
-    "DPAdditiveRegressor": "additive_regression",
-    "DPSGDClassifier": "sgd",
-    "DPSGDRegressor": "sgd",
-    "DPSGLDClassifier": "sgld",
-    "DPSGLDRegressor": "sgld",
-    "DPVariationalLinearRegression": "variational_regression",
-    "DPVariationalLogisticRegression": "variational",
-    "DPVariationalModel": "variational_model",
-    "DPVariationalPoissonRegression": "variational_poisson",
-    "OPSPosteriorSampler": "ops",
-    "OPSRegressor": "ops",
+    "additive": ("DPAdditiveClassifier",),
+    "additive_regression": ("DPAdditivePoissonRegressor", "DPAdditiveRegressor"),
+    "sgd": ("DPSGDClassifier", "DPSGDRegressor"),
+    "sgld": ("DPSGLDClassifier", "DPSGLDRegressor"),
+    "variational_regression": ("DPVariationalLinearRegression",),
+    "variational": ("DPVariationalLogisticRegression",),
+    "variational_model": ("DPVariationalModel",),
+    "variational_poisson": ("DPVariationalPoissonRegression",),
+    "ops": ("OPSPosteriorSampler", "OPSRegressor"),
 }
 
 __getattr__ = fetcher(__name__, _HOMES)

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 CHANCE = 0.01  # that coefficients which are 0 look as if they were not
 CHANCE_OF_SAMPLES = 0.02  # the same of samples, which are that much noisier than a posterior
 TOLD = 2.5  # end over end of the interval of a prior's scale; above 3.3 where coefficients are 0
-LOUD = 4.0  # standard deviations of noise beyond which a number of rows is another
+LOUD = 4.0  # standard deviations of noise beyond which a number of rows is another, or more than 0
+MANY_ROWS, MANY_TARGETS = 0.2, 0.01  # shares that were cut, from which on a fit says so
 TOO_FEW, TOO_MANY = 1.5, 3.0  # times the declared number of rows, and of them that there are
 NOISE_OF_LINES = 0.5  # the same of linear models; at .3 most are right, at 1 as many as by chance
 MOSTLY_NOISE = 5.0  # noise over sums; at 4 digits are a quarter right, at 8 as many as by chance
@@ -88,6 +89,40 @@ def of_posterior(plan: FitPlan, q: GaussianPosterior, prior_scale: float) -> tup
                 f"declared: steps, noise and posterior are planned for it. Declare {remedy}.",
             )
     return () if found_any(q, plan.config.n_features, prior_scale) else (_LOST,)
+
+
+def cut_records(
+    plan: FitPlan, released: GaussianPosterior, of_targets: str, *, of_rows: bool = True
+) -> tuple[str, ...]:
+    """Say which share of the features, or of the targets, was cut, and if rows are far too short.
+
+    Of the norm of rows only where it was declared: ``of_rows``.
+    """
+    outside = released.outside
+    if outside is None:
+        return ()
+    config, declared = plan.config, plan.facts.declared_norm
+    n = (released.n_counted or config.n_rows) * config.sampling.rate
+    loud, shares = outside >= LOUD * config.count_noise, np.minimum(outside / n, 1.0)
+    messages = []
+    is_norm = declared and declared <= config.data_norm
+    if of_rows and loud[0] and shares[0] >= MANY_ROWS and not is_norm:
+        messages.append(
+            f"About {shares[0]:.0%} of the rows are longer than data_norm={config.data_norm:.3g} "
+            "and were scaled down to it, so that their features no longer mean what they did: "
+            "scale them before, e.g. by BoundedScaler with public bounds, or give a larger "
+            "data_norm."
+        )
+    if of_rows and released.short_rows is not None:
+        messages.append(
+            f"Rows are far shorter than data_norm={config.data_norm:.3g}, of norm "
+            f"{released.short_rows:.2g} or so: the noise and the prior follow data_norm, so that "
+            "little or nothing was learned. Scale the features to [-1, 1], or declare a smaller "
+            "data_norm; or fewer rows took part than n_samples."
+        )
+    if len(shares) > 1 and loud[1] and shares[1] >= MANY_TARGETS:
+        messages.append(f"About {shares[1]:.0%} of the {of_targets}.")
+    return tuple(messages)
 
 
 def _rounded(number: float) -> int:

@@ -22,17 +22,17 @@ from skdp.estimators._arviz import PosteriorDraws
 from skdp.estimators._datasets import DatasetRows, from_dataset
 from skdp.estimators._network_parameters import NetworkParameters
 from skdp.fitting import charge
-from skdp.fitting.charge import attempt, begun, charged, notes, progress, warn_if_undeclared
-from skdp.fitting.declared import check_n_rows
+from skdp.fitting.charge import attempt, charged, notes, progress
 from skdp.fitting.estimator import with_callbacks
-from skdp.fitting.input import check_features, least_rows
+from skdp.fitting.input import check_features
 from skdp.fitting.plan import FitPlan, PublicFacts
-from skdp.fitting.reading import Records, check_in_chunks, read
+from skdp.fitting.reading import Records, check_in_chunks, read, too_many_rows
 from skdp.fitting.validate import expected, integer
 from skdp.fitting.warnings import FitWarning
 from skdp.models import perceptron as networks
 from skdp.privacy.report import PrivacyReport
 from skdp.relations import Relation, check_relation
+from skdp.rows.chunks import ArrayInChunks
 from skdp.rows.lazy_rows import in_chunks
 from skdp.rows.persons import IN_WORDS
 
@@ -93,9 +93,7 @@ class NetworkEstimator(PosteriorDraws, NetworkParameters):
         one_epoch: bool = False,
     ) -> Self:
         """Fit, or go on with a fit, and compose what it costs with what has been spent."""
-        told = self.verbose if self._relation.n_is_public else 0
-        chunks = in_chunks(X, y, groups, verbose=told)
-        with attempt(self), chunks as (X, y, groups):
+        with attempt(self), in_chunks(X, y, groups, told_by=self) as (X, y, groups):
             before = self._before(one_epoch)
             goes_on, n_before = before is not None, self.n_iter_ if before else 0
             given = (X, y, sample_weight)
@@ -103,18 +101,16 @@ class NetworkEstimator(PosteriorDraws, NetworkParameters):
             self._by_index = isinstance(X, DatasetRows)
             how = {"goes_on": goes_on, "classes": classes, "sample_weight": sample_weight}
             records, facts = read(self, X, y, groups, **how)
-            if self.module is None:  # which would know of units
-                warn_if_undeclared(self, given[0], facts)
             plan = self._plan(OneEpoch(**vars(facts)) if one_epoch else facts)
-            check_in_chunks(self, plan, records)
+            if isinstance(records.X, ArrayInChunks):
+                check_in_chunks(self, plan, records.X)
             model = self._network_of(plan, records, goes_on=goes_on)
             watch = self._watch(public)
             if watch is not None:
                 watch(0, plan.config.start(model))  # a trial of the public rows
             arrays = (*records.arrays, *networks.weights(self.module_))
-            begun(self, plan, *arrays, beside=public)
-            steps = progress(self, plan.n_steps)
-            self.privacy_ = charged(self, plan, given, before, groups=groups)
+            steps, of_run = progress(self, plan.n_steps), {"arrays": arrays, "beside": public}
+            self.privacy_ = charged(self, plan, given, before, groups=groups, **of_run)
             self.public_scores_ = notes()
             streams = charge.streams(self, *arrays)
             kept = self._kept if one_epoch and goes_on else None
@@ -160,9 +156,11 @@ class NetworkEstimator(PosteriorDraws, NetworkParameters):
         self, check: Callable[..., Any], X: Any, y: Any, *, goes_on: bool, **how: Any
     ) -> Any:
         """Check rows and targets, rows of a dataset by the first: it has been read."""
-        nd = {"reset": not goes_on, "allow_nd": self.module is not None, **least_rows(self)}
+        nd: dict[str, Any] = {"reset": not goes_on, "allow_nd": self.module is not None}
         if not isinstance(X, DatasetRows):
             return check(self, X, y, **nd, **how)
+        if not self._relation.n_is_public:
+            nd["ensure_min_samples"] = 0
         check_features(self, X[:1], dtype="numeric", **nd)
         other = type(self)(neighboring_relation=self.neighboring_relation, unit=self.unit)
         return X, check(other, np.zeros((len(X), 1)), y, **how)[1]
@@ -182,7 +180,8 @@ class NetworkEstimator(PosteriorDraws, NetworkParameters):
         if (model.start.device.type == "cpu") != self._on_cpu():
             raise expected("the device on which module makes its parameters", device=None)
         self._looks_up = not getattr(model, "dtype", torch.float32).is_floating_point
-        check_n_rows(X, model.max_rows)
+        if len(X) > model.max_rows:
+            raise too_many_rows(model.max_rows)
         if self._calls_foreign_code() or self.checkpoint is not None:
             plan.config.rehearse(model)
         return model

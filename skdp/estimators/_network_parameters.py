@@ -128,10 +128,7 @@ class NetworkParameters(WithParts, ProtectedUnit, WeightedRows):
     ``rows_per_group``.
     """
 
-    epsilon: float | None = 1.0
-    delta: float = 1e-5
     _: KW_ONLY
-    neighboring_relation: str = "zero_out"
     hidden_layer_sizes: Any = (100,)
     activation: str = "tanh"
     module: Any = None
@@ -141,16 +138,11 @@ class NetworkParameters(WithParts, ProtectedUnit, WeightedRows):
     sampling_rate: float | None = None
     clip_norm: float | str = "auto"
     clipping: str = "flat"
-    accountant: str = "auto"
     physical_batch_size: int | None = None
     mixed_precision: bool = False
     device: Any = None
-    secure: bool = False
     checkpoint: Any = None
     every: int = checkpoints.EVERY
-    n_samples: int | None = None
-    random_state: Any = None
-    verbose: int = 0
 
     _PARTS = ("module", "loss", "optimizer", "learning_rate_schedule")
     _looks_up = False  # whether the fit read integer ids; not known to fits of 0.1.0

@@ -200,10 +200,9 @@ class NetworkRegressor(R2Mixin, NetworkEstimator):
         return _doubts.of_outputs(draws, bounded=self.target_bounds is not None, chain=chain)
 
     def __sklearn_tags__(self) -> Any:
-        """Several targets are allowed; noise dominates on the few rows of scikit-learn's checks."""
+        """Several targets are allowed."""
         tags = super().__sklearn_tags__()
         tags.target_tags.multi_output = True
-        tags.regressor_tags.poor_score = True
         return tags
 
     def predict(self, X) -> np.ndarray:

@@ -15,7 +15,7 @@ from skdp.fitting.validate import expected, in_range, is_real
 
 @dataclass(eq=False, repr=False)
 class WeightedRows(PrivateEstimator):
-    """A fit that takes weights of rows, up to a bound.
+    """A fit that takes weights of rows, up to a bound, and what such fits share.
 
     Parameters
     ----------
@@ -59,8 +59,17 @@ class WeightedRows(PrivateEstimator):
         Feature names, where X had any.
     """
 
+    epsilon: float | None = 1.0
+    delta: float = 1e-5
     _: KW_ONLY
+    neighboring_relation: str = "zero_out"
+    accountant: str = "auto"
     max_sample_weight: float = 1.0
+    secure: bool = False
+    n_samples: int | None = None
+    random_state: Any = None
+    verbose: int = 0
+
     _takes_weights: ClassVar[bool] = True
     _WEIGHTS_REMEDY: ClassVar[str] = (
         "pipelines and searches pass weights on by metadata routing alone: "

@@ -512,8 +512,6 @@ class AdditiveParameters(AdditiveModel):
         Names of the columns, where X had any.
     """
 
-    epsilon: float | None = 1.0
-    delta: float = 1e-5
     _: KW_ONLY
     bounds: Any = None
     edges: Any = AUTO
@@ -521,14 +519,8 @@ class AdditiveParameters(AdditiveModel):
     pairs: Any = None
     n_bins: int = 32
     edges_share: float = 0.1
-    neighboring_relation: str = "zero_out"
     robust: bool | str = "auto"
-    accountant: str = "auto"
     noise_multiplier: float | None = None
-    secure: bool = False
-    n_samples: int | None = None
-    random_state: Any = None
-    verbose: int = 0
 
 
 @documented

@@ -250,12 +250,6 @@ class OPSRegressor(R2Mixin, PosteriorSampler):
             draws[:, -1] += self._center
         return draws
 
-    def __sklearn_tags__(self) -> Any:
-        """On the few rows of a check one sample of a posterior is no good fit."""
-        tags = super().__sklearn_tags__()
-        tags.regressor_tags.poor_score = True
-        return tags
-
     def predict(self, X, return_std: bool = False) -> Any:
         """Mean of the target, and if asked its standard deviation.
 

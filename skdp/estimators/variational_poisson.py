@@ -58,10 +58,9 @@ class NormalCounts(R2Mixin, NormalPosterior):
     _of_either_sign: ClassVar[str] = "DPVariationalLinearRegression"
 
     def __sklearn_tags__(self) -> Any:
-        """Counts are positive, and a noisy fit of few rows scores little."""
+        """Counts are positive."""
         tags = super().__sklearn_tags__()
         tags.target_tags.positive_only = True
-        tags.regressor_tags.poor_score = True
         return tags
 
     def _likelihood_of(self, facts: PublicFacts) -> Poisson:

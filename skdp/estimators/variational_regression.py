@@ -20,8 +20,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import KW_ONLY, dataclass, replace
-from typing import Any, ClassVar
+from dataclasses import KW_ONLY, dataclass
+from typing import Any
 
 import numpy as np
 from sklearn.utils import check_random_state
@@ -29,28 +29,19 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from skdp.algorithms.exact_line import ExactLineConfig
 from skdp.algorithms.gaussian_posterior import GaussianPosterior
-from skdp.algorithms.noise_aware.design import Design
 from skdp.algorithms.noise_aware.glm import GLMConfig
-from skdp.algorithms.noise_aware.standardised import InUnits
 from skdp.estimators._arviz import ArvizMixin
 from skdp.estimators._bounds import (
-    PRIVATE,
-    DeclaresBounds,
-    beyond_bounds,
+    LinearFit,
+    LinearParameters,
     blocks_of_labels,
-    glm_of,
-    in_bounds,
     is_robust,
-    norm_kept,
     norm_of,
     unwrapped,
 )
 from skdp.estimators._documented import documented
-from skdp.estimators._doubts import BOUNDS_GIVEN, of_posterior
+from skdp.estimators._doubts import of_posterior
 from skdp.estimators._linear import (
-    check_secure,
-    check_sparse,
-    cut_records,
     fitted_parts,
     linear_names,
     logits_of,
@@ -62,15 +53,17 @@ from skdp.fitting.input import check_features_and_targets
 from skdp.fitting.plan import FitPlan, PublicFacts
 from skdp.fitting.reading import ProtectedUnit, Records
 from skdp.fitting.scores import R2Mixin
-from skdp.fitting.validate import flag, integer, near_auto
-from skdp.inspection import SummaryMixin
+from skdp.fitting.validate import integer, near_auto
 from skdp.privacy.budget import Budget
 
+_NO_SCALE = (
+    "The scale of y is dominated by noise at this budget, so targets were taken as they are; "
+    "unless they are of the order of 1, predictions are worthless. Declare target_bounds."
+)
 
-class NormalRegressor(DeclaresBounds, ArvizMixin, R2Mixin, ProtectedUnit, WeightedRows):
+
+class NormalRegressor(LinearFit, ArvizMixin, R2Mixin, ProtectedUnit, WeightedRows):
     """A linear model of numbers whose posterior of the coefficients and of ln σ is normal.
-
-    A subclass has these as parameters, or has no choice of them.
 
     Parameters
     ----------
@@ -90,16 +83,6 @@ class NormalRegressor(DeclaresBounds, ArvizMixin, R2Mixin, ProtectedUnit, Weight
     """
 
     target_bounds: tuple[float, float] | None = None
-    prior_scale: float | str = "auto"
-    prior_blocks: Any = None
-    bounds: Any = None
-    standardize: str | bool = PRIVATE
-    data_norm: float | str = "auto"
-    fit_intercept: bool = True
-    max_iter: int | str = "auto"
-    clip_norm: float | str = "auto"
-    robust: bool | str = "auto"
-    secure: bool = False
 
     def _read(self, X: Any, y: Any) -> tuple[Records, PublicFacts]:
         self._center, self._half_width = unit_of_targets(self.target_bounds)
@@ -119,37 +102,17 @@ class NormalRegressor(DeclaresBounds, ArvizMixin, R2Mixin, ProtectedUnit, Weight
             )
         return check_features_and_targets(self, X, y, multi_output=False, sparse=self._takes_sparse)
 
-    def _configure(self, facts: PublicFacts, budget: Budget) -> Any:
-        if self._takes_bounds and self.bounds is not None:
-            flag(fit_intercept=self.fit_intercept)
-            return in_bounds(self, facts, budget, self._of_columns)
-        return self._of_columns(facts, budget)
-
-    def _of_columns(self, facts: PublicFacts, budget: Budget) -> ExactLineConfig | GLMConfig:
-        """Plan a fit to columns as they are."""
-        flag(fit_intercept=self.fit_intercept)
-        check_sparse(facts, self.secure)
-        check_secure(self.secure, budget)
-        data_norm, intercept = norm_of(self, facts), bool(self.fit_intercept)
-        if budget.private:
-            design = Design.alike(facts.features, intercept, data_norm)
-            return glm_of(self, facts, budget, design=design)
+    def _ordinary(self, facts: PublicFacts, budget: Budget) -> ExactLineConfig:
         return ExactLineConfig(
-            n_rows=facts.rows,
-            n_features=facts.features,
-            fit_intercept=intercept,
-            data_norm=data_norm,
+            **self._public(facts),
+            data_norm=norm_of(self, facts),
             prior_scale=near_auto(0.0, 1.0, prior_scale=self.prior_scale) or None,
             prior_blocks=blocks_of_labels(self, facts),
             bounded=self.target_bounds is not None,
             robust=is_robust(self, 1, by_default=facts.persons is not None),
-            neighboring_relation=self._relation,
-            persons=facts.persons,
-            weight_bound=self._weight_bound(facts),
         )
 
     def _keep(self, plan: FitPlan, released: Any) -> None:
-        self.data_norm_ = norm_kept(self, plan)
         plan, released = unwrapped(self, plan, released)
         config: ExactLineConfig | GLMConfig = plan.config
         self.target_scale_ = self._half_width * released.unit
@@ -165,34 +128,18 @@ class NormalRegressor(DeclaresBounds, ArvizMixin, R2Mixin, ProtectedUnit, Weight
         assert released.prior_scales is not None
         self.prior_scale_, self.prior_scale_interval_ = told_scales(released.prior_scales)
 
-    def _diagnosed(self, plan: FitPlan, released: Any) -> tuple[str, ...]:
-        messages, scaled = beyond_bounds(plan, released), isinstance(released, InUnits)
-        if scaled:
-            plan, released = replace(plan, config=plan.config.fit), released.standard
-        messages += cut_records(
-            plan,
-            released,
-            f"targets are outside target_bounds={self.target_bounds} and were cut to them: declare "
-            "bounds that hold nearly all of them",
-            of_rows=not scaled,
-        )
+    def _doubted(self, plan: FitPlan, released: Any) -> tuple[str, ...]:
+        doubts = () if released.unit_found else (_NO_SCALE,)
         if plan.config.private:
             prior_scale = float(np.max(self.prior_scale_)) * released.unit
-            messages += of_posterior(plan, released, prior_scale)
-        if released.unit_found:
-            return messages
-        return (
-            "The scale of y is dominated by noise at this budget, so targets were taken as they "
-            "are; unless they are of the order of 1, predictions are worthless. Declare "
-            "target_bounds.",
-            *messages,
-        )
+            doubts += of_posterior(plan, released, prior_scale)
+        return doubts
 
-    def __sklearn_tags__(self) -> Any:
-        """On the few rows of a check, with targets far beyond 1, the noise is too much."""
-        tags = super().__sklearn_tags__()
-        tags.regressor_tags.poor_score = True
-        return tags
+    def _cut_targets(self, plan: FitPlan) -> str:
+        return (
+            f"targets are outside target_bounds={self.target_bounds} and were cut to them: declare "
+            "bounds that hold nearly all of them"
+        )
 
     @property
     def covariance_(self) -> np.ndarray:
@@ -290,7 +237,7 @@ class NormalRegressor(DeclaresBounds, ArvizMixin, R2Mixin, ProtectedUnit, Weight
 
 @documented
 @dataclass(eq=False, repr=False)
-class DPVariationalLinearRegression(SummaryMixin, NormalRegressor):
+class DPVariationalLinearRegression(LinearParameters, NormalRegressor):
     """Bayesian linear regression from private releases, with intervals that account for the noise.
 
     Approximates the posterior of the coefficients and of the residual scale σ by a Gaussian of
@@ -319,26 +266,6 @@ class DPVariationalLinearRegression(SummaryMixin, NormalRegressor):
     prior_blocks : array-like of shape (n_features,) or None, default=None
         A label per feature: features with the same label share a prior scale, which is inferred,
         and the intercept has its own prior. With ``prior_scale="auto"``. None is one block.
-    bounds : (float, float), array-like of shape (n_features, 2), dict, Series or None, default=None
-        Public bounds of the columns, lower < upper: a pair for all, one for each, or pairs by
-        column name. Values are cut to them, in `fit` and in prediction. Rows may then be in any
-        units: coefficients, draws and summary are in those of X. A column within (0, 1) is taken
-        for an indicator of a category. None takes columns as they are, in [-1, 1] or so. A count of
-        the rows that were cut is released, and a large one is a `FitWarning`.
-    standardize : {"private", False}, default="private"
-        With ``bounds``: ``"private"`` releases where the values of each column lie and how far they
-        spread (6 to 56 % of the squared GDP budget, the less the more rows and ε there are), and
-        the model is of columns of mean 0 and deviation 1: its prior scale is of these, and bounds
-        that are far too wide cost little. Without an
-        intercept columns are divided by their root mean square alone. False scales columns by
-        their bounds to [-1, 1], as does a fit without privacy.
-    data_norm : float or "auto", default="auto"
-        Euclidean norm > 0 to which the features of each row are clipped, in `fit` and in
-        prediction. A public bound, never checked against the data. ``"auto"`` is √n_features, right
-        for features in [-1, 1] as `BoundedScaler` gives, or in a pipeline the norm that the step
-        before declares, as `NormClipper` does.
-    fit_intercept : bool, default=True
-        Append a 1 to each row.
     max_iter : int or "auto", default="auto"
         Number of noisy sums of clipped residuals. ``"auto"`` is 15.
     clip_norm : float or "auto", default="auto"
@@ -367,8 +294,6 @@ class DPVariationalLinearRegression(SummaryMixin, NormalRegressor):
     intercept_ : float
         Posterior mean of the intercept, in the unit of y; the middle of the bounds without
         ``fit_intercept``.
-    covariance_ : ndarray of shape (n_parameters, n_parameters)
-        Posterior covariance, in the order of ``parameter_names_``.
     parameter_names_ : list of str
         Names of the columns of `sample_posterior`: features, intercept, noise scale.
     noise_multiplier_ : float
@@ -379,10 +304,6 @@ class DPVariationalLinearRegression(SummaryMixin, NormalRegressor):
         without privacy.
     data_norm_ : float
         The value used; infinite where bounds are declared and no norm is.
-    bounds_ : ndarray of shape (n_features, 2)
-        Bounds of the columns, where they were declared.
-    column_scale_ : ndarray of shape (n_features,)
-        Deviation of each column, as it was released, or half the width of its bounds.
     prior_scale_ : float or ndarray of shape (n_blocks,)
         The prior's standard deviation τ: as given, or its posterior median, of each block in the
         order in which labels first occur.
@@ -420,26 +341,5 @@ class DPVariationalLinearRegression(SummaryMixin, NormalRegressor):
     True
     """
 
-    _takes_sparse: ClassVar[bool] = True
-    _takes_bounds: ClassVar[bool] = True
-    _declared_by: ClassVar[str] = BOUNDS_GIVEN
-    epsilon: float | None = 1.0
-    delta: float = 1e-5
     _: KW_ONLY
-    neighboring_relation: str = "zero_out"
     target_bounds: tuple[float, float] | None = None
-    prior_scale: float | str = "auto"
-    prior_blocks: Any = None
-    bounds: Any = None
-    standardize: str | bool = PRIVATE
-    data_norm: float | str = "auto"
-    fit_intercept: bool = True
-    max_iter: int | str = "auto"
-    clip_norm: float | str = "auto"
-    noise_multiplier: float | None = None
-    accountant: str = "auto"
-    secure: bool = False
-    robust: bool | str = "auto"
-    n_samples: int | None = None
-    random_state: Any = None
-    verbose: int = 0

@@ -12,9 +12,10 @@ from sklearn.base import BaseEstimator
 
 from skdp.evaluation.binning import n_bins_for
 from skdp.fitting.charge import charged, initial_seed, streams
-from skdp.fitting.declared import check_budget, public_n_rows
+from skdp.fitting.declared import check_budget
 from skdp.fitting.estimator import PREDICTED_BY_ROW
 from skdp.fitting.plan import FitPlan, PublicFacts
+from skdp.fitting.reading import public_n_rows
 from skdp.fitting.types import Given, Params, Seed
 from skdp.fitting.validate import expected, in_range, integer_or_auto
 from skdp.mechanisms import GeometricMechanism

@@ -5,14 +5,13 @@ from __future__ import annotations
 import inspect
 import os
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
-from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 
 from skdp._version import __version__
@@ -22,7 +21,6 @@ from skdp.fitting.plan import Config, FitPlan, PublicFacts
 from skdp.fitting.streams import Streams, seed_material
 from skdp.fitting.validate import expected
 from skdp.fitting.warnings import FitWarning, PrivacyWarning
-from skdp.relations import GROUP, check_relation
 from skdp.rows.bounds import row_norm
 from skdp.rows.parts import part_read
 
@@ -32,10 +30,13 @@ if TYPE_CHECKING:
 
 SAID: set[tuple[str, ...]] = set()
 
+# The checkpoint of the fit that is under way, if it has one.
+current: ContextVar[Checkpoint | None] = ContextVar("skdp_checkpoint", default=None)
+
 
 def warn_if_inferred(name: str, facts: tuple[str, ...]) -> None:
     """Say once in a process which facts an estimator's ε takes to be public."""
-    if facts and (name, *facts) not in SAID:
+    if (name, *facts) not in SAID:
         SAID.add((name, *facts))
         warnings.warn(
             f"The privacy statement of {name} is conditional on facts that were read from the data "
@@ -46,49 +47,51 @@ def warn_if_inferred(name: str, facts: tuple[str, ...]) -> None:
         )
 
 
-def begun(estimator: Any, plan: FitPlan, *arrays: np.ndarray, beside: Any = None) -> None:
+def begun(
+    estimator: Any, plan: FitPlan, checkpoint: Checkpoint, arrays: Sequence[Any], beside: Any
+) -> None:
     """Begin a run with a checkpoint, or hold one that is resumed against the rows and the plan."""
-    checkpoint = current()
-    if checkpoint is None:
-        return
-    from skdp.privacy.ledger import is_covered
+    from skdp.privacy.cover import cover_of_thread
 
-    if is_covered():
+    if cover_of_thread.get() is not None:
         remedy = "what a trial leaves on the disk is a release that no selection accounts for"
         raise expected("None inside a search or an audit", remedy, checkpoint=estimator.checkpoint)
-    about = plan.facts, plan.privacy.event, _own(estimator), beside
+    # Methods that it has instead of those of its class are of the run too.
+    kind = type(estimator)
+    held = {k: v for k, v in vars(estimator).items() if callable(getattr(kind, k, None))}
+    about = plan.facts, plan.privacy.event, (kind, held), beside
     checkpoint.begin(about, arrays, streams(estimator, *arrays))
 
 
-def _own(estimator: Any) -> tuple[type, dict[str, Any]]:
-    """Return the class of an estimator, and methods that it has instead of those of its class."""
-    kind = type(estimator)
-    held = {k: v for k, v in vars(estimator).items() if callable(getattr(kind, k, None))}
-    return kind, held
-
-
 def charged(
-    estimator: BaseEstimator,
+    estimator: Any,
     plan: FitPlan,
     rows: tuple[Any, ...],
     before: PrivacyReport | None = None,
     *,
     groups: Any = None,
+    arrays: Sequence[Any] = (),
+    beside: Any = None,
 ) -> PrivacyReport:
     """Write what a plan costs to the open ledgers, and return the report. Before any row is used.
 
     The report is of this plan, on the part of a split that the ``rows`` as given, X, targets and
-    whatever else there is of each row, are of, and of what was spent ``before``.
+    whatever else there is of each row, are of, and of what was spent ``before``. A run with a
+    checkpoint begins here; ``arrays`` and what is ``beside`` them have to be the same when it is
+    resumed.
     """
     from skdp.privacy.ledger import charge
 
+    checkpoint = current.get()
+    if checkpoint is not None:
+        begun(estimator, plan, checkpoint, arrays, beside)
     name, n = plan.facts.label, plan.facts.n_samples
-    of_persons = check_relation(plan.privacy.neighboring_relation).unit == GROUP
-    mark = part_read(*rows, groups=groups, of_persons=of_persons)
+    mark = part_read(*rows, groups=groups, relation=plan.privacy.neighboring_relation)
     report = plan.privacy if mark is None else plan.privacy.of_part(mark)
     report = report.of_release(estimator, name, n)
     total = report if before is None else before + report
-    warn_if_inferred(name, report.inferred_public_facts)
+    if report.inferred_public_facts:
+        warn_if_inferred(name, report.inferred_public_facts)
     if report.seeded:
         warnings.warn(
             f"{name} was given a random_state: epsilon is nominal only, because whoever knows or "
@@ -97,7 +100,6 @@ def charged(
             PrivacyWarning,
             stacklevel=5,
         )
-    checkpoint = current()
     charge(
         report.event,
         run="" if checkpoint is None else checkpoint.name,
@@ -128,12 +130,12 @@ def attempt(estimator: Any) -> Iterator[None]:
         if path is None and every != EVERY:
             raise expected(f"{EVERY} without checkpoint", "nothing would be kept", every=every)
         checkpoint = None if path is None else Checkpoint(path, every, estimator.get_params())
-        token, ended = _current.set(checkpoint), False
+        token, ended = current.set(checkpoint), False
         try:
             yield
             ended = True
         finally:
-            _current.reset(token)
+            current.reset(token)
             if checkpoint is not None:
                 checkpoint.close(ended=ended)
 
@@ -164,23 +166,17 @@ def all_or_nothing(estimator: Any) -> Iterator[None]:
         raise
 
 
-def progress_bar(verbose: int, n_steps: int | None) -> Callable[[Iterable], Iterable]:
-    """Wrap an iteration over steps: in a progress bar if verbose, else not at all."""
-    if not verbose:
-        return iter
-    from tqdm.auto import tqdm
-
-    return partial(tqdm, total=n_steps, desc="noisy steps")
-
-
 def progress(estimator: Any, n_steps: int | None) -> Callable[[Iterable[_T]], Iterable[_T]]:
     """Wrap an iteration over steps in a progress bar if verbose, and tell callbacks of each.
 
     Callbacks are told of steps and of nothing else: no data and no state. A wish to stop early is
     not followed, because the whole run has been paid for.
     """
-    bar = progress_bar(getattr(estimator, "verbose", 0), n_steps)
-    context = getattr(estimator, "_callback_fit_ctx", None)
+    bar, context = iter, getattr(estimator, "_callback_fit_ctx", None)
+    if getattr(estimator, "verbose", 0):
+        from tqdm.auto import tqdm
+
+        bar = partial(tqdm, total=n_steps, desc="noisy steps")
     if context is None:
         return bar
 
@@ -208,7 +204,8 @@ def warn_if_undeclared(estimator: Any, X: Any, facts: PublicFacts) -> None:
     own = [getattr(estimator, name, None) for name in ("bounds", "edges", "categories")]
     told = not all(given is None or isinstance(given, str) for given in own)
     told |= not isinstance(getattr(estimator, "data_norm", "auto"), str)
-    if told or not estimator._declared_by or facts.norm_lost or row_norm(X) is not None:
+    told |= getattr(estimator, "module", None) is not None  # which would know of units
+    if told or facts.norm_lost or row_norm(X) is not None:
         return
     dtypes = [str(dtype).lower() for dtype in getattr(X, "dtypes", ())] * hasattr(X, "columns")
     where = (facts.label, "columns")
@@ -220,7 +217,7 @@ def warn_if_undeclared(estimator: Any, X: Any, facts: PublicFacts) -> None:
         "nothing says where those of this table lie, and of columns in other units little is "
         f"learned. {estimator._declared_by} This warning comes once.",
         FitWarning,
-        stacklevel=5,
+        stacklevel=6,
     )
 
 
@@ -267,7 +264,7 @@ def streams(estimator: Any, *arrays: np.ndarray) -> Streams:
     With a seed, no two data sets, folds or settings share noise, while the same fit repeats. Those
     of a run with a checkpoint are the run's.
     """
-    checkpoint = current()
+    checkpoint = current.get()
     if checkpoint is not None and checkpoint.streams is not None:
         return checkpoint.streams
     if estimator.random_state is None:
@@ -289,7 +286,7 @@ def _named(value: Any) -> Any:
 
 def system_bytes(purpose: str, size: int) -> bytes:
     """Return random bytes, which are the same again in a run that is resumed."""
-    checkpoint = current()
+    checkpoint = current.get()
     return os.urandom(size) if checkpoint is None else checkpoint.derived(purpose)[:size]
 
 
@@ -305,17 +302,7 @@ def initial_seed(estimator: Any) -> int:
     return int(check_random_state(estimator.random_state).randint(2**31 - 1))
 
 
-# --- the checkpoint of a fit ---------------------------------------------------------------------
-
-_current: ContextVar[Checkpoint | None] = ContextVar("skdp_checkpoint", default=None)
-
-
-def current() -> Checkpoint | None:
-    """Return the checkpoint of the fit that is under way, if it has one."""
-    return _current.get()
-
-
 def notes() -> list:
     """Return a list that lasts as long as the run does, however often it is resumed."""
-    checkpoint = current()
+    checkpoint = current.get()
     return [] if checkpoint is None else checkpoint.notes

@@ -39,21 +39,10 @@ from typing import Any
 
 import numpy as np
 
+from skdp.fitting import run_streams
 from skdp.fitting.object_kinds import Mac
 from skdp.fitting.object_mac import described
-from skdp.fitting.run_streams import (
-    RunStreams,
-    array_of,
-    decoded,
-    encoded,
-    fcntl,
-    listed,
-    new_file,
-    plain,
-    replaced,
-    synced,
-    versions_here,
-)
+from skdp.fitting.run_streams import RunStreams, fcntl
 from skdp.fitting.streams import Streams, hashed
 from skdp.fitting.validate import expected, integer
 
@@ -116,7 +105,11 @@ class Checkpoint:
             new: dict[str, Any] = {"secret": os.urandom(32).hex()}
             self._key, self._sums = self._read_key() if self.charged else (new, {})
             self.secret = bytes.fromhex(self._key["secret"])
-            given = {k: plain(v) for k, v in parameters.items() if k not in (*PLACES, "verbose")}
+            given = {
+                k: run_streams.plain(v)
+                for k, v in parameters.items()
+                if k not in (*PLACES, "verbose")
+            }
             self._parameters = {k: described(self.secret, value) for k, value in given.items()}
             self._parameters[_SHARED] = described(self.secret, given)
             if self.charged:
@@ -150,7 +143,7 @@ class Checkpoint:
         if found is None:
             self._about = {
                 "format": FORMAT,
-                "versions": versions_here(),
+                "versions": run_streams.versions_here(),
                 "name": self.name,
                 "parameters": self._parameters,
                 "event": event,
@@ -186,9 +179,9 @@ class Checkpoint:
         if ended or not self.charged:
             ours = ended or self._made
             for path in (self._key_path, self._path)[: 1 + ours]:  # what is secret first
-                for file in (path, new_file(path)):
+                for file in (path, run_streams.new_file(path)):
                     file.unlink(missing_ok=True)
-            synced(self._path.parent)
+            run_streams.synced(self._path.parent)
         os.close(self._descriptor)
 
     def _keep(self, step: int, save: Callable[[], Any]) -> None:
@@ -203,7 +196,7 @@ class Checkpoint:
 
         In the file before noise is drawn: no two sums ever have the noise of one step.
         """
-        array = array_of(exact)
+        array = run_streams.array_of(exact)
         assert array is not None
         found = self._mac(f"sum {step}", [array])
         if step not in self._sums:
@@ -222,13 +215,13 @@ class Checkpoint:
     def _write(self, step: int, state: Any) -> None:
         arrays: list[np.ndarray] = []
         about = {**self._about, "step": step, "notes": self.notes}
-        about["state"] = encoded(state, arrays)
+        about["state"] = run_streams.encoded(state, arrays)
         text = json.dumps(about)
         content = io.BytesIO()
         named: dict[str, Any] = {str(i): array for i, array in enumerate(arrays)}
         np.savez(content, about=np.array(text), tag=np.array(self._mac(text, arrays)), **named)
         with self._refusing_files():
-            os.close(replaced(self._path, content.getbuffer()))
+            os.close(run_streams.replaced(self._path, content.getbuffer()))
 
     def _mac(self, text: str, arrays: Sequence[np.ndarray]) -> str:
         mac = Mac(self.secret, text)
@@ -254,10 +247,10 @@ class Checkpoint:
             )
         if not hmac.compare_digest(tag, self._mac(text, arrays)):
             raise self._refused("is damaged, or of another key file", "Restore both files")
-        if versions != versions_here():
+        if versions != run_streams.versions_here():
             raise self._refused(
-                f"was written with other versions or threads ({listed(versions)})",
-                f"Resume with those (here are {listed(versions_here())})",
+                f"was written with other versions or threads ({run_streams.listed(versions)})",
+                f"Resume with those (here are {run_streams.listed(run_streams.versions_here())})",
             )
         differ = [
             name
@@ -275,7 +268,7 @@ class Checkpoint:
                 "is older than its key file, which makes the noise of later steps alone",
                 "Restore the checkpoint that was written last",
             )
-        return {**about, "state": decoded(about["state"], arrays)}
+        return {**about, "state": run_streams.decoded(about["state"], arrays)}
 
     def _refused(
         self, why: str, remedy: str, *, charged: str = "Nothing has been charged now."
@@ -355,7 +348,7 @@ class Checkpoint:
     def _write_key(self, step: int, chain: bytes) -> None:
         self._key = {**self._key, "chain": chain.hex(), "step": step}
         with self._refusing_files():
-            new = replaced(self._key_path, json.dumps(self._key).encode() + b"\n")
+            new = run_streams.replaced(self._key_path, json.dumps(self._key).encode() + b"\n")
         self._sums = {}
         os.close(self._descriptor)
         self._descriptor = new

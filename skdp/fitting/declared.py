@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -13,9 +12,7 @@ from skdp.fitting.input import LABELS, without_data
 from skdp.fitting.plan import PublicFacts
 from skdp.fitting.types import Seed
 from skdp.fitting.validate import expected, in_range, integer, is_real, one_of, positive
-from skdp.fitting.warnings import FitWarning, PrivacyWarning
-from skdp.relations import ROW, check_relation
-from skdp.rows.bounded_sum import MAX_ROWS
+from skdp.relations import check_relation
 
 if TYPE_CHECKING:
     from skdp.privacy.budget import Budget
@@ -123,66 +120,6 @@ def unit_of_targets(bounds: tuple[float, float] | None) -> tuple[float, float]:
     """Middle and half width of the bounds of the targets; 0 and 1 without bounds."""
     low, high = target_bounds(bounds)
     return (0.0, 1.0) if bounds is None else ((low + high) / 2, (high - low) / 2)
-
-
-# A declared n may be that of a whole of which folds are fitted, or of last year's table.
-_TOO_FEW, _TOO_MANY, _FAR_FROM = 2, 3, 2.1  # of two folds each is half of what was declared
-
-_MORE_THAN = 1.5  # of what was declared, which no fold is
-
-
-def public_n_rows(declared: int | None, n: int, *, is_public: bool) -> int:
-    """Return the number of rows that defaults may depend on: never n, that of X, unless public.
-
-    Where n is public, a number that was declared is held against it.
-    """
-    if declared is None and not is_public:
-        raise expected(
-            "a public number of rows",
-            "under add_or_remove_one the number of rows is private, and rates and step sizes "
-            "must not depend on it: give a public estimate, e.g. n_samples=10_000",
-            n_samples=None,
-        )
-    found = n if declared is None else integer(1, n_samples=declared)
-    if is_public and not n <= _TOO_FEW * found <= _TOO_FEW * _TOO_MANY * n:
-        raise expected(
-            f"near the number of rows, {n}",
-            "steps and noise are planned for it; n_samples=None takes it from X and says so in the "
-            "report, as learning curves and halving searches need",
-            n_samples=declared,
-        )
-    if is_public and not n <= _MORE_THAN * found <= _MORE_THAN * _FAR_FROM * n:
-        which = "for rows that are not there" if found > n else "without many that are there"
-        warnings.warn(
-            f"n_samples={found} is {found / n:.2g} times the number of rows, {n}: steps, noise and "
-            f"posterior are planned {which}. Declare a number nearby.",
-            FitWarning,
-            stacklevel=6,
-        )
-    return found
-
-
-def warn_of_delta(estimator: Any, n: int, name: str = "") -> None:
-    """Warn where δ allows one of n records, rows or persons, to be shown."""
-    delta, epsilon = estimator.delta, estimator.epsilon
-    if is_real(delta) and 1.0 <= delta * n < n and not (is_real(epsilon) and np.isinf(epsilon)):
-        one, all_of_them = ("a row", "rows") if estimator.unit == ROW else ("a person", "persons")
-        warnings.warn(
-            f"{name or type(estimator).__name__} has delta={delta:g} for {n} {all_of_them}: a "
-            f"delta of 1/n or more allows a fit that publishes {one} at random. Choose one well "
-            "below 1/n.",
-            PrivacyWarning,
-            stacklevel=6,
-        )
-
-
-def check_n_rows(X: np.ndarray, most: float = MAX_ROWS) -> None:
-    """Refuse more rows than the rounding bound of a sum covers."""
-    if len(X) > most:
-        raise ValueError(
-            f"Expected X to have at most {most} rows: beyond, the rounding of a sum is not covered "
-            "by the declared sensitivity. Fit on a random subset."
-        )
 
 
 def sampling_rate(estimator: Any, facts: PublicFacts, default: Callable[[int], float]) -> float:

@@ -4,33 +4,24 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from inspect import isfunction
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator
 
 from skdp.fitting import charge, declared
-from skdp.fitting.charge import (
-    attempt,
-    begun,
-    charged,
-    check_noise,
-    norm_cautions,
-    norm_diagnosed,
-    progress,
-    warn_if_undeclared,
-)
-from skdp.fitting.declared import check_n_rows
 from skdp.fitting.methods import name_methods
 from skdp.fitting.plan import Config, FitPlan, PublicFacts, remembered
 from skdp.fitting.reading import Records, check_in_chunks, read
 from skdp.fitting.validate import integer, is_true
 from skdp.fitting.warnings import FitWarning
-from skdp.relations import ROW, Relation, check_relation
+from skdp.relations import GROUP, ROW, Relation, check_relation
 from skdp.rows.bounded_sum import MAX_ROWS
 from skdp.rows.bounds import norm_lost, row_norm
-from skdp.rows.lazy_rows import in_chunks, takes_chunks
-from skdp.rows.persons import Persons, PersonUnit, facts_of, kind_of, persons_of
+from skdp.rows.chunks import ArrayInChunks
+from skdp.rows.lazy_rows import OF_ROWS, in_chunks, predicting
+from skdp.rows.persons import Persons, PersonUnit, facts_of, persons_of
 from skdp.rows.sparse import SparseRows
 
 if TYPE_CHECKING:
@@ -125,7 +116,7 @@ class PrivateEstimator(CallbackSupportMixin, BaseEstimator):
         return self._plan(
             self._facts(
                 n_samples=n_samples if declared is None else integer(1, n_samples=declared),
-                n_features=n_features,
+                n_features=self._n_columns_declared() if n_features is None else n_features,
                 n_outputs=self._n_outputs(classes),
                 declared=() if declared is None else ("n_samples",),
             )
@@ -160,23 +151,19 @@ class PrivateEstimator(CallbackSupportMixin, BaseEstimator):
     @with_callbacks
     def _fit(self, X: Any, y: Any, *, groups: Any = None, **how: Any) -> Self:
         """Fit to rows, and to what else a subclass takes beside them."""
-        verbose = getattr(self, "verbose", 0)
-        told = verbose if verbose and self._relation.n_is_public else 0
-        with attempt(self), in_chunks(X, y, groups, verbose=told) as (X, y, groups):
+        with charge.attempt(self), in_chunks(X, y, groups, told_by=self) as (X, y, groups):
             given = (X, y, how.get("sample_weight"))
             records, facts = read(self, X, y, groups, **how)
-            warn_if_undeclared(self, given[0], facts)
-            check_n_rows(records.X, self._max_rows)
             plan = self._plan(facts)
-            check_in_chunks(self, plan, records)
+            if isinstance(records.X, ArrayInChunks):
+                check_in_chunks(self, plan, records.X)
             run = self._prepared(plan, records)
             arrays = records.arrays
-            begun(self, plan, *arrays)
-            steps = progress(self, plan.n_steps)
-            self.privacy_ = charged(self, plan, given, groups=groups)
+            steps = charge.progress(self, plan.n_steps)
+            self.privacy_ = charge.charged(self, plan, given, groups=groups, arrays=arrays)
             released = run(records, charge.streams(self, *arrays), steps)
             self._keep(plan, released)
-            self.diagnostics_ = norm_diagnosed(self, facts) + self._diagnosed(plan, released)
+            self.diagnostics_ = plan.doubts + self._diagnosed(plan, released)
         # Outside: as errors, by a filter, they must not throw away a fit that has been paid for.
         for message in self.diagnostics_:
             warnings.warn(message, FitWarning, stacklevel=4)
@@ -216,6 +203,10 @@ class PrivateEstimator(CallbackSupportMixin, BaseEstimator):
         declared, persons = getattr(self, "n_samples", None), self._persons()
         return declared if persons is None or persons.n_rows is None else persons.n_rows
 
+    def _n_columns_declared(self) -> int | None:
+        """Return the number of features that parameters tell, if they do."""
+        return None
+
     def _assumptions(self) -> tuple[str, ...]:
         """What ε is conditional on besides public facts."""
         return ()
@@ -233,20 +224,23 @@ class PrivateEstimator(CallbackSupportMixin, BaseEstimator):
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         of_rows = isinstance(self.unit, str) and self.unit == ROW
-        secure = is_true(getattr(self, "secure", False))
-        tags.input_tags.sparse = self._takes_sparse and of_rows and not secure
+        sparse = self._takes_sparse and of_rows
+        tags.input_tags.sparse = sparse and not is_true(getattr(self, "secure", False))
         return tags
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        takes_chunks(cls)
+        for name in OF_ROWS:
+            if isfunction(vars(cls).get(name)):
+                setattr(cls, name, predicting(vars(cls)[name]))
         if cls.__name__.startswith(("DP", "OPS")):  # those that users call
             name_methods(cls)
 
     @property
     def _relation(self) -> Relation:
         """Who is a neighbour: a row, or a person."""
-        return check_relation(self.neighboring_relation).of_unit(kind_of(self.unit, self._no_unit))
+        unit = ROW if persons_of(self.unit, self._no_unit) is None else GROUP
+        return check_relation(self.neighboring_relation).of_unit(unit)
 
     def _persons(self) -> PersonUnit | None:
         """Public facts about persons, where these are the records."""
@@ -298,7 +292,7 @@ class PrivateEstimator(CallbackSupportMixin, BaseEstimator):
 
         budget = self._budget()
         config = self._configure(facts, budget)
-        check_noise(self, config, budget)
+        charge.check_noise(self, config, budget)
         report = PrivacyReport.of(
             config.event(),
             delta=budget.delta,
@@ -315,7 +309,8 @@ class PrivateEstimator(CallbackSupportMixin, BaseEstimator):
             config=config,
             privacy=report,
             memory=memory,
-            cautions=(*getattr(config, "cautions", ()), *norm_cautions(self, facts)),
+            cautions=(*getattr(config, "cautions", ()), *charge.norm_cautions(self, facts)),
+            doubts=charge.norm_diagnosed(self, facts),
             memory_told_by=self._memory_told_by(),
             n_steps=config.n_releases,
         )

@@ -21,10 +21,10 @@ from sklearn.utils.validation import (
 )
 
 from skdp.fitting.types import ArrayLike, Estimator, Given
-from skdp.fitting.validate import expected, in_range
+from skdp.fitting.validate import NO_ARRAY, expected, in_range, is_dask
 from skdp.relations import ROW, check_relation
 from skdp.rows.bounds import carried, declared
-from skdp.rows.chunks import refuse_chunks
+from skdp.rows.chunks import ChunkedRows
 from skdp.rows.persons import Persons
 from skdp.rows.sparse import SparseRows
 
@@ -40,30 +40,23 @@ def n_is_public(estimator: Any) -> bool:
     return relation is not None and not of_persons and check_relation(relation).n_is_public
 
 
-def least_rows(estimator: Any, fit: bool = True) -> dict[str, Any]:
-    """How few rows a fit takes: of a private number none, since a refusal would tell of it.
+@contextmanager
+def checking(estimator: Any, X: Any, *, fit: bool = True) -> Iterator[dict[str, Any]]:
+    """Check rows, quoting none of them; yield how few a fit takes.
 
-    So it is with a transform, which a later step of a pipeline waits for.
+    Of a private number that is none, since a refusal would tell of it. So it is with a transform,
+    which a later step of a pipeline waits for.
     """
-    waited_for = fit or hasattr(estimator, "transform")
-    return {"ensure_min_samples": 0} if waited_for and not n_is_public(estimator) else {}
-
-
-def refuse_rows(X: Any) -> None:
-    """Refuse rows in chunks, and frames of which a name stands for two columns."""
-    refuse_chunks(X)
+    if isinstance(X, ChunkedRows) or is_dask(X):
+        raise ValueError(NO_ARRAY)
     names = list(getattr(X, "columns", ()))
-    twice = sorted({str(name) for name in names if names.count(name) > 1})
-    if twice:
+    if twice := sorted({str(name) for name in names if names.count(name) > 1}):
         remedy = "rename or drop them"
         text = f"Expected columns of X with names that differ, got {twice} twice: {remedy}."
         raise ValueError(text)
-
-
-def _as_objects(y: Any) -> Any:
-    """Text of numpy's newer kind as objects, which scikit-learn reads."""
-    kind = getattr(getattr(y, "dtype", None), "kind", "")
-    return y.astype(object) if isinstance(y, np.ndarray) and kind == "T" else y
+    is_public, waited_for = n_is_public(estimator), fit or hasattr(estimator, "transform")
+    with without_data(n_is_public=is_public):
+        yield {"ensure_min_samples": 0} if waited_for and not is_public else {}
 
 
 def check_features(
@@ -101,11 +94,9 @@ def check_features(
     >>> check_features(DPStandardScaler(), [[1, 2]])
     array([[1., 2.]])
     """
-    refuse_rows(X)
     how = {"dtype": dtype, "accept_sparse": "csr" if sparse else False, **checks}
-    how = least_rows(estimator, checks.get("reset", True)) | how
-    with without_data(n_is_public=n_is_public(estimator)):
-        return _plain(validate_data(estimator, X, **how), X)
+    with checking(estimator, X, fit=checks.get("reset", True)) as least:
+        return _plain(validate_data(estimator, X, **least | how), X)
 
 
 def check_features_and_labels(
@@ -145,15 +136,11 @@ def check_features_and_labels(
     >>> check_features_and_labels(DPSGDClassifier(), [[1], [2]], ["b", "a"], declared=True)[1]
     array(['b', 'a'], dtype='<U1')
     """
-    refuse_rows(X)
-    y = _as_objects(y)
-    how = least_rows(estimator) | {
-        "dtype": dtype,
-        "accept_sparse": "csr" if sparse else False,
-        **checks,
-    }
-    with without_data(n_is_public=n_is_public(estimator)):
-        rows, y = validate_data(estimator, X, y, **how)
+    of_text = isinstance(y, np.ndarray) and y.dtype.kind == "T"
+    labels: Any = y.astype(object) if of_text else y  # scikit-learn does not read numpy's text
+    how = {"dtype": dtype, "accept_sparse": "csr" if sparse else False, **checks}
+    with checking(estimator, X) as least:
+        rows, y = validate_data(estimator, X, labels, **least | how)
         if not declared:
             # Doubled: a warning that most labels are distinct would reveal how many rows there are.
             check_classification_targets(np.tile(y, 2))
@@ -199,10 +186,9 @@ def check_features_and_targets(
     >>> check_features_and_targets(DPSGDRegressor(), [[1], [2]], [0, 1])[1]
     array([0., 1.])
     """
-    refuse_rows(X)
-    how = least_rows(estimator) | {"dtype": "numeric"}
-    of_rows = {**how, "accept_sparse": "csr" if sparse else False, **checks}
-    with without_data(n_is_public=n_is_public(estimator)):
+    with checking(estimator, X) as least:
+        how = least | {"dtype": "numeric"}
+        of_rows = {**how, "accept_sparse": "csr" if sparse else False, **checks}
         if multi_output:  # of several targets `check_X_y` asks for a row, whatever it is told
             both: Any = of_rows, {**how, "ensure_2d": False}
             rows, y = validate_data(estimator, X, y, validate_separately=both, reset=reset)

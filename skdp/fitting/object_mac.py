@@ -40,36 +40,8 @@ from typing import Any
 
 import numpy as np
 
-from skdp.fitting.object_code import (
-    NAMES_MORE,
-    READ_MORE,
-    codes_in,
-    found_in,
-    global_names,
-    in_a_file,
-    library,
-    of_library,
-    refuse_whole_modules,
-    resolved,
-    version_of,
-)
-from skdp.fitting.object_kinds import (
-    BARE,
-    CONTAINERS,
-    DUMP,
-    FIELDS,
-    LEAVES,
-    OF_CLASSES,
-    OF_FIELDS,
-    REDUCERS,
-    SETS,
-    Mac,
-    definer,
-    of_leaves,
-    opaque,
-    reduces,
-    refused,
-)
+from skdp.fitting import object_code
+from skdp.fitting import object_kinds as kinds
 
 
 def described(secret: bytes, value: Any) -> str:
@@ -95,7 +67,7 @@ def described(secret: bytes, value: Any) -> str:
     try:
         walk.add(value)
     except RecursionError:
-        raise refused("objects nested deeper than Python can follow") from None
+        raise kinds.refused("objects nested deeper than Python can follow") from None
     return walk.mac.hexdigest()
 
 
@@ -103,7 +75,7 @@ class _Walk:
     """One walk through a graph of objects, each of which is taken in at its first visit."""
 
     def __init__(self, secret: bytes) -> None:
-        self.mac, self._secret = Mac(secret, "object"), secret
+        self.mac, self._secret = kinds.Mac(secret, "object"), secret
         self._seen: dict[Any, int] = {}
         self._kept: list[Any] = []  # or another object could get the place of one in memory
         self._memory: list[tuple[int, int]] = []
@@ -111,8 +83,8 @@ class _Walk:
     def add(self, value: Any, names: frozenset[str] | None = None) -> None:
         """Take in an object; a module by those of its attributes that have the names."""
         kind = type(value)
-        if kind in LEAVES:
-            self._text("leaf", kind.__name__, LEAVES[kind](value))
+        if kind in kinds.LEAVES:
+            self._text("leaf", kind.__name__, kinds.LEAVES[kind](value))
         elif isinstance(value, types.ModuleType):
             self._module(value, names)
         elif not self._met(id(value)):
@@ -142,8 +114,8 @@ class _Walk:
         torch = sys.modules.get("torch")
         if kind is types.MappingProxyType:
             self._all("view of", gc.get_referents(value))
-        elif kind in FIELDS:
-            self._all(kind.__name__, (getattr(value, name) for name in FIELDS[kind]))
+        elif kind in kinds.FIELDS:
+            self._all(kind.__name__, (getattr(value, name) for name in kinds.FIELDS[kind]))
             if kind is functools.partial:
                 self._by_name(value)
         elif isinstance(value, type | types.FunctionType | types.BuiltinFunctionType):
@@ -160,8 +132,11 @@ class _Walk:
     def _imported(self, value: Any) -> None:
         name = value.__qualname__
         module = str(value.__module__)
-        if isinstance(value, types.BuiltinFunctionType) and resolved(module, name) is not value:
-            module = found_in(value, name)
+        if (
+            isinstance(value, types.BuiltinFunctionType)
+            and object_code.resolved(module, name) is not value
+        ):
+            module = object_code.found_in(value, name)
         if self._named(value, module, name):
             return
         if isinstance(value, type):
@@ -169,29 +144,29 @@ class _Walk:
         elif isinstance(value, types.FunctionType):
             self._function(value)
         elif isinstance(value.__self__, types.ModuleType | type(None)):
-            raise refused(f"{name}, which is not what its name leads to")
+            raise kinds.refused(f"{name}, which is not what its name leads to")
         else:
             self._all("bound", (value.__name__, value.__self__))
 
     def _named(self, value: Any, module: str, name: str) -> bool:
         """Take in the name of what an installed package has under it; say if it was that."""
-        if not library(module) or resolved(module, name) is not value:
+        if not object_code.library(module) or object_code.resolved(module, name) is not value:
             return False
-        if any(value is one for one in READ_MORE):
-            raise refused(f"a function that calls {name}")
-        self._text("library", module, name, version_of(module))
+        if any(value is one for one in object_code.READ_MORE):
+            raise kinds.refused(f"a function that calls {name}")
+        self._text("library", module, name, object_code.version_of(module))
         return True
 
     def _class(self, value: type, module: str, name: str) -> None:
         self._text("class", module, name)
         self.add(type(value))
         self._all("bases", value.__bases__)
-        held = {k: v for k, v in vars(value).items() if k not in OF_CLASSES}
+        held = {k: v for k, v in vars(value).items() if k not in kinds.OF_CLASSES}
         for field in vars(value).get("__dataclass_fields__", {}).values():
-            about = [getattr(field, name) for name in OF_FIELDS]
+            about = [getattr(field, name) for name in kinds.OF_FIELDS]
             self._all(f"field {field.name}", (*about, repr(field._field_type)))
-        if "_abc_impl" in vars(value) and DUMP(value)[0]:
-            raise refused(f"a class ({name}) at which others are registered")
+        if "_abc_impl" in vars(value) and kinds.DUMP(value)[0]:
+            raise kinds.refused(f"a class ({name}) at which others are registered")
         self._text("of class", str(len(held)))
         for attribute, one in held.items():
             self._text(attribute)
@@ -203,7 +178,7 @@ class _Walk:
     def _function(self, function: types.FunctionType) -> None:
         self._text("function", str(function.__module__), function.__qualname__)
         self._all("code", (function.__code__, function.__defaults__, function.__kwdefaults__))
-        codes = codes_in(function.__code__)
+        codes = object_code.codes_in(function.__code__)
         names = frozenset(
             name
             for code in codes
@@ -213,14 +188,14 @@ class _Walk:
         for cell in function.__closure__ or ():
             self._cell(cell, names)
         self._by_name(function)
-        refuse_whole_modules(function, codes)
+        object_code.refuse_whole_modules(function, codes)
         known: Any = function.__builtins__  # type: ignore
-        for name in sorted({name for code in codes for name in global_names(code)}):
+        for name in sorted({name for code in codes for name in object_code.global_names(code)}):
             self._text("global", name)
             if name in function.__globals__:
                 self.add(function.__globals__[name], names)
-            elif name in NAMES_MORE:
-                raise refused(f"a function that calls {name}")
+            elif name in object_code.NAMES_MORE:
+                raise kinds.refused(f"a function that calls {name}")
             elif name in known:
                 self._text("builtin")
                 self.add(known[name], names)
@@ -242,13 +217,13 @@ class _Walk:
         """Take in a module of an installed package by name, one of the user's by what is used."""
         name = module.__name__
         self._text("module", name)
-        if library(name) and sys.modules.get(name) is module:
-            self._text(version_of(name))
+        if object_code.library(name) and sys.modules.get(name) is module:
+            self._text(object_code.version_of(name))
         elif names is None:
-            raise refused(f"the module {name}")
+            raise kinds.refused(f"the module {name}")
         elif not self._met((id(module), names)):
             if type(module) is not types.ModuleType:
-                raise refused(f"the module {name}, which is of a class of its own")
+                raise kinds.refused(f"the module {name}, which is of a class of its own")
             found = {k: v for k, v in vars(module).items() if k in names or k == "__getattr__"}
             self._text("of module", str(len(found)))
             for attribute in sorted(found):
@@ -264,22 +239,22 @@ class _Walk:
         if not array.dtype.hasobject:
             self.mac.add(array)
         elif array.dtype != object:
-            raise refused(f"an array of {array.dtype}")
+            raise kinds.refused(f"an array of {array.dtype}")
         else:
             self._text(str(array.shape))
             self._all("objects", array.ravel())
         self._memory_of(array)
 
     def _memory_of(self, array: np.ndarray) -> None:
-        if array.flags.writeable and in_a_file(array):
-            raise refused("an array that is written to a file")
+        if array.flags.writeable and object_code.in_a_file(array):
+            raise kinds.refused("an array that is written to a file")
         self._overlaps(array.ctypes.data, array.shape, array.strides, array.itemsize)
 
     def _tensor(self, value: Any) -> None:
         torch: Any = sys.modules["torch"]
         self.add(type(value))
         if value.grad_fn is not None:
-            raise refused("a tensor that was computed from others (detach it)")
+            raise kinds.refused("a tensor that was computed from others (detach it)")
         about = value.dtype, value.layout, value.device, value.shape, value.requires_grad
         self._text("tensor", *map(str, (*about, value.is_inference())))
         if value.layout is not torch.strided:
@@ -289,7 +264,7 @@ class _Walk:
             plain = value.detach().resolve_conj().resolve_neg().cpu().contiguous().reshape(-1)
             self.mac.add(plain.view(torch.uint8).numpy())
         except (RuntimeError, TypeError, NotImplementedError):
-            raise refused(f"a tensor of {value.dtype}") from None
+            raise kinds.refused(f"a tensor of {value.dtype}") from None
         size, strides = value.element_size(), value.stride()
         self._text(str(strides))
         steps = tuple(size * stride for stride in strides)
@@ -322,15 +297,15 @@ class _Walk:
             return
         self._text("instance")
         self.add(kind)
-        installed = all(map(of_library, kind.__mro__))
-        base: Any = opaque(kind)
-        if base in CONTAINERS:
-            self._all("items", CONTAINERS[base](value))
-        elif base in SETS:
+        installed = all(map(object_code.of_library, kind.__mro__))
+        base: Any = kinds.opaque(kind)
+        if base in kinds.CONTAINERS:
+            self._all("items", kinds.CONTAINERS[base](value))
+        elif base in kinds.SETS:
             self._set(base.__iter__(value))
-        elif base in LEAVES:
-            self._text(LEAVES[base](BARE[base](value)))
-        elif base is not None or (installed and reduces(kind)):
+        elif base in kinds.LEAVES:
+            self._text(kinds.LEAVES[base](kinds.BARE[base](value)))
+        elif base is not None or (installed and kinds.reduces(kind)):
             self._reduced(value, kind)
             if installed:
                 return
@@ -340,8 +315,8 @@ class _Walk:
         """Take in a set, whose order is another one in another process: of leaves alone."""
         found = []
         for one in values:
-            if not of_leaves(one):
-                raise refused(f"a set of {type(one).__name__}")
+            if not kinds.of_leaves(one):
+                raise kinds.refused(f"a set of {type(one).__name__}")
             found.append(described(self._secret, one))
         self._text("set", str(len(found)), *sorted(found))
 
@@ -361,9 +336,9 @@ class _Walk:
 
     def _reduced(self, value: Any, kind: type) -> None:
         """Take in what an installed package says that an object is, for its pickle."""
-        for name in REDUCERS:
-            if not of_library(definer(kind, name)):
-                raise refused(f"an object ({kind.__name__}) with a {name} of yours")
+        for name in kinds.REDUCERS:
+            if not object_code.of_library(kinds.definer(kind, name)):
+                raise kinds.refused(f"an object ({kind.__name__}) with a {name} of yours")
         try:
             by_type = copyreg.dispatch_table.get(kind)
             found: Any = value.__reduce_ex__(4) if by_type is None else by_type(value)
@@ -374,7 +349,7 @@ class _Walk:
             if any(self._named(value, str(module), found) for module in of):
                 return
         if not isinstance(found, tuple):
-            raise refused(f"an object ({kind.__name__})")
+            raise kinds.refused(f"an object ({kind.__name__})")
         self._all("reduced", (list(p) if isinstance(p, Iterator) else p for p in found))
         seen: Any = value
         if isinstance(value, np.ma.MaskedArray):

@@ -167,6 +167,8 @@ class FitPlan:
         Bytes that a fit takes beyond its input, about; None where a module has to be tried first.
     cautions : tuple of str
         What a fit with this plan warns of.
+    doubts : tuple of str
+        What it says in its ``diagnostics_``, whatever it releases.
     memory_told_by : str
         Method of the estimator that finds out what memory a fit takes, where it is not known.
     n_steps : int or None
@@ -186,6 +188,7 @@ class FitPlan:
     parts: Mapping[str, FitPlan] = field(default_factory=dict)
     memory: int | None = None
     cautions: tuple[str, ...] = ()
+    doubts: tuple[str, ...] = ()
     memory_told_by: str = ""
     n_steps: int | None = None
 

@@ -10,11 +10,10 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from skdp.fitting import charge
-from skdp.fitting.declared import public_n_rows, warn_of_delta
 from skdp.fitting.input import bounded_weights
 from skdp.fitting.plan import FitPlan, PublicFacts
-from skdp.fitting.validate import expected
-from skdp.fitting.warnings import FitWarning
+from skdp.fitting.validate import expected, integer, is_real
+from skdp.fitting.warnings import FitWarning, PrivacyWarning
 from skdp.relations import GROUP, ROW
 from skdp.rows.chunk_tasks import Chunk
 from skdp.rows.chunks import ArrayInChunks, ChunkedRows, first_look
@@ -76,16 +75,29 @@ def read(
             "Expected nothing beside rows in chunks: a chunk is X, (X, y) or (X, y, groups)."
         )
     records, facts = looked_at(estimator, X, y, **how)
-    return by_person(estimator, records, groups, facts.persons), facts
+    if estimator._declared_by:
+        charge.warn_if_undeclared(estimator, X, facts)
+    if facts.persons is not None:
+        records = by_person(estimator, records, groups, facts.persons)
+    return records, facts
 
 
-def looked_at(estimator: Any, X: Any, y: Any, **how: Any) -> tuple[Records, PublicFacts]:
+def looked_at(
+    estimator: Any, X: Any, y: Any, sample_weight: Any = None, **how: Any
+) -> tuple[Records, PublicFacts]:
     """Read rows as they stand, at once or a chunk at a time, and count them."""
-    first = _read_at_once if not isinstance(X, ChunkedRows) else _first_look
-    records, facts = first(estimator, X, y, **how)
+    if isinstance(X, ChunkedRows):
+        records, facts = _first_look(estimator, X, sample_weight, **how)
+    else:
+        records, facts = estimator._read(X, y, **how)
+        if estimator._takes_weights:
+            records = records._replace(weights=weights_of(estimator, records, sample_weight))
     n, is_public, persons = len(records.X), estimator._relation.n_is_public, facts.persons
+    if n > estimator._max_rows:
+        raise too_many_rows(estimator._max_rows)
     if hasattr(estimator, "n_samples"):
-        n_samples = public_n_rows(estimator._declared_n_samples(), n, is_public=is_public)
+        declared = (persons and persons.n_rows) or estimator.n_samples
+        n_samples = public_n_rows(declared, n, is_public=is_public)
         facts = replace(facts, n_samples=n_samples)
     told = n if is_public else facts.n_samples
     if told := told if persons is None else persons.n_groups:
@@ -93,20 +105,14 @@ def looked_at(estimator: Any, X: Any, y: Any, **how: Any) -> tuple[Records, Publ
     return records, facts
 
 
-def _read_at_once(
-    estimator: Any, X: Any, y: Any, sample_weight: Any = None, **how: Any
-) -> tuple[Records, PublicFacts]:
-    records, facts = estimator._read(X, y, **how)
-    if estimator._takes_weights:
-        records = records._replace(weights=weights_of(estimator, records, sample_weight))
-    return records, facts
-
-
 def weights_of(estimator: Any, records: Records, sample_weight: Any) -> np.ndarray | None:
     """Check weights of rows, times those of their classes; None where all are 1."""
     bound, remedy = estimator.max_sample_weight, estimator._WEIGHTS_REMEDY
-    weights = bounded_weights(sample_weight, bound, len(records.X), remedy)
-    by_class = estimator._class_weights() if hasattr(estimator, "class_weight") else None
+    weights, has_bound = None, not (isinstance(bound, float) and bound == 1.0)
+    if sample_weight is not None or has_bound:
+        weights = bounded_weights(sample_weight, bound, len(records.X), remedy)
+    given = getattr(estimator, "class_weight", None)
+    by_class = None if given is None else estimator._class_weights()
     if not by_class:
         return weights
     if estimator._several:
@@ -119,7 +125,7 @@ def weights_of(estimator: Any, records: Records, sample_weight: Any) -> np.ndarr
 
 
 def _first_look(
-    estimator: Any, rows: ChunkedRows, y: Any, sample_weight: Any = None, **how: Any
+    estimator: Any, rows: ChunkedRows, sample_weight: Any, **how: Any
 ) -> tuple[Records, PublicFacts]:
     """Look at each chunk, and take on what is learned from their columns."""
     if sample_weight is not None:
@@ -155,8 +161,11 @@ def _read_chunk(
 ) -> tuple[Records, tuple[PublicFacts, dict[str, Any], bool]]:
     """Read a chunk as rows in memory are read; return what is public, and learned, beside them."""
     reader, before = _with_state(estimator, vars(estimator)), vars(estimator)
-    records, facts = _read_at_once(reader, chunk.X, chunk.y, **how)
-    records = by_person(reader, records, chunk.groups, facts.persons, subset)
+    records, facts = reader._read(chunk.X, chunk.y, **how)
+    if reader._takes_weights:
+        records = records._replace(weights=weights_of(reader, records, None))
+    if facts.persons is not None:
+        records = by_person(reader, records, chunk.groups, facts.persons, subset)
     learned = {k: v for k, v in vars(reader).items() if k not in before or before[k] is not v}
     return records, (facts, learned, chunk.groups is not None)
 
@@ -181,11 +190,11 @@ def by_person(
     estimator: Any,
     records: Records,
     groups: Any,
-    persons: PersonUnit | None,
+    persons: PersonUnit,
     key: bytes | None = None,
 ) -> Records:
     """Bring the rows of each person together; rows in chunks are so already."""
-    if persons is None or isinstance(records.X, ArrayInChunks):
+    if isinstance(records.X, ArrayInChunks):
         return records
     key = charge.initial_seed(estimator).to_bytes(4, "little") if key is None else key
     rows, starts = rows_of_persons(groups, len(records.X), persons.most_rows, key)
@@ -194,13 +203,70 @@ def by_person(
     return records._replace(X=X, targets=targets, starts=starts, weights=weights)
 
 
+# A declared n may be that of a whole of which folds are fitted, or of last year's table.
+_TOO_FEW, _TOO_MANY, _FAR_FROM = 2, 3, 2.1  # of two folds each is half of what was declared
+
+_MORE_THAN = 1.5  # of what was declared, which no fold is
+
+
+def public_n_rows(declared: int | None, n: int, *, is_public: bool) -> int:
+    """Return the number of rows that defaults may depend on: never n, that of X, unless public.
+
+    Where n is public, a number that was declared is held against it.
+    """
+    if declared is None and not is_public:
+        raise expected(
+            "a public number of rows",
+            "under add_or_remove_one the number of rows is private, and rates and step sizes "
+            "must not depend on it: give a public estimate, e.g. n_samples=10_000",
+            n_samples=None,
+        )
+    found = n if declared is None else integer(1, n_samples=declared)
+    if is_public and not n <= _TOO_FEW * found <= _TOO_FEW * _TOO_MANY * n:
+        raise expected(
+            f"near the number of rows, {n}",
+            "steps and noise are planned for it; n_samples=None takes it from X and says so in the "
+            "report, as learning curves and halving searches need",
+            n_samples=declared,
+        )
+    if is_public and not n <= _MORE_THAN * found <= _MORE_THAN * _FAR_FROM * n:
+        which = "for rows that are not there" if found > n else "without many that are there"
+        warnings.warn(
+            f"n_samples={found} is {found / n:.2g} times the number of rows, {n}: steps, noise and "
+            f"posterior are planned {which}. Declare a number nearby.",
+            FitWarning,
+            stacklevel=6,
+        )
+    return found
+
+
+def warn_of_delta(estimator: Any, n: int, name: str = "") -> None:
+    """Warn where δ allows one of n records, rows or persons, to be shown."""
+    delta, epsilon = estimator.delta, estimator.epsilon
+    if is_real(delta) and 1.0 <= delta * n < n and not (is_real(epsilon) and np.isinf(epsilon)):
+        one, all_of_them = ("a row", "rows") if estimator.unit == ROW else ("a person", "persons")
+        warnings.warn(
+            f"{name or type(estimator).__name__} has delta={delta:g} for {n} {all_of_them}: a "
+            f"delta of 1/n or more allows a fit that publishes {one} at random. Choose one well "
+            "below 1/n.",
+            PrivacyWarning,
+            stacklevel=6,
+        )
+
+
+def too_many_rows(most: float) -> ValueError:
+    """Return the error of more rows than the rounding bound of a sum covers."""
+    return ValueError(
+        f"Expected X to have at most {most} rows: beyond, the rounding of a sum is not covered "
+        "by the declared sensitivity. Fit on a random subset."
+    )
+
+
 _MANY_MINUTES = 10.0
 
 
-def check_in_chunks(estimator: Any, plan: FitPlan, records: Records) -> None:
+def check_in_chunks(estimator: Any, plan: FitPlan, X: ArrayInChunks) -> None:
     """Refuse rows in chunks where a run needs more of them than sums; say how long passes take."""
-    if not isinstance(records.X, ArrayInChunks):
-        return
     config, name = plan.config, plan.facts.label
     if not getattr(config, "asks_sums", False):
         instead = getattr(config, "instead_of_all_rows", "")
@@ -211,9 +277,9 @@ def check_in_chunks(estimator: Any, plan: FitPlan, records: Records) -> None:
     n_passes = getattr(config, "n_passes", config.n_releases)
     minutes, told = 0.0, f"{name} reads all chunks {n_passes} times at most."
     if estimator._relation.n_is_public:  # or else the time would tell of it
-        minutes = n_passes * records.X.reading.seconds / 60.0
+        minutes = n_passes * X.reading.seconds / 60.0
         told += (
-            f" The first look at them took {records.X.reading.seconds:.2g} s: that makes "
+            f" The first look at them took {X.reading.seconds:.2g} s: that makes "
             f"{minutes:.2g} minutes, or about."
         )
     if getattr(estimator, "verbose", 0):

@@ -98,6 +98,12 @@ class R2Mixin(RegressorMixin):
     True
     """
 
+    def __sklearn_tags__(self) -> Any:
+        """On the few rows of scikit-learn's checks, noise dominates."""
+        tags = super().__sklearn_tags__()
+        tags.regressor_tags.poor_score = True
+        return tags
+
     def score(self, X, y=None, sample_weight=None) -> float:
         """Coefficient of determination R² of `predict` on given rows.
 

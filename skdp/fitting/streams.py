@@ -77,9 +77,6 @@ class SecureStream:
     """
 
     def __init__(self, key: bytes) -> None:
-        self._rekey(key)
-
-    def _rekey(self, key: bytes) -> None:
         self._process = this_process()
         aes: Any = AESCounter(key=int.from_bytes(key, "little"), counter=0)
         self._generator = np.random.Generator(aes)
@@ -87,7 +84,7 @@ class SecureStream:
 
     def _here(self) -> None:
         if this_process() != self._process:  # a child must never repeat its parent's noise
-            self._rekey(os.urandom(16))
+            self.__init__(os.urandom(16))
 
     @property
     def generator(self) -> np.random.Generator:

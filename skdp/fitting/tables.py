@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_X_y, validate_data
 
-from skdp.fitting.input import finite, least_rows, n_is_public, refuse_rows, without_data
+from skdp.fitting.input import checking, finite, without_data
 from skdp.fitting.types import Estimator
 
 
@@ -35,15 +35,13 @@ def check_columns(estimator: Estimator, X: Any, *, reset: bool) -> dict[Any, np.
     ValueError
         If the input is invalid; no value of it is quoted.
     """
-    refuse_rows(X)
-    size = least_rows(estimator, reset)
-    with without_data(n_is_public=n_is_public(estimator)):
+    with checking(estimator, X, fit=reset) as least:
         if not is_frame(X):
-            how = {"dtype": None, "ensure_all_finite": "allow-nan", **size}
+            how = {"dtype": None, "ensure_all_finite": "allow-nan", **least}
             rows = validate_data(estimator, X, reset=reset, **how)
             return dict(enumerate(np.asarray(rows).T))
         validate_data(estimator, X, reset=reset, skip_check_array=True)
-        if len(X) < size.get("ensure_min_samples", 1):
+        if len(X) < least.get("ensure_min_samples", 1):
             raise ValueError("Expected at least one row.")
         return {name: np.asarray(X[name]) for name in X.columns}
 
@@ -53,11 +51,11 @@ def check_columns_and_labels(
 ) -> tuple[dict[Any, np.ndarray], np.ndarray]:
     """Validate the columns of X and class labels y of a fit; see `check_columns`."""
     columns = check_columns(estimator, X, reset=True)
-    with without_data(n_is_public=n_is_public(estimator)):
+    with checking(estimator, X) as least:
         # Of y it says what is missing, if that is all of it.
         validate_data(estimator, X, y, reset=False, skip_check_array=True)
         n = len(next(iter(columns.values())))
-        _, y = check_X_y(np.zeros((n, 1)), y, **least_rows(estimator))
+        _, y = check_X_y(np.zeros((n, 1)), y, **least)
         if not declared:
             check_classification_targets(np.tile(y, 2))
     return columns, y
@@ -68,10 +66,10 @@ def check_columns_and_targets(
 ) -> tuple[dict[Any, np.ndarray], np.ndarray]:
     """Validate the columns of X and real targets y of a fit; see `check_columns`."""
     columns = check_columns(estimator, X, reset=True)
-    with without_data(n_is_public=n_is_public(estimator)):
+    with checking(estimator, X) as least:
         validate_data(estimator, X, y, reset=False, skip_check_array=True)
         n = len(next(iter(columns.values())))
-        _, y = check_X_y(np.zeros((n, 1)), y, y_numeric=True, **least_rows(estimator))
+        _, y = check_X_y(np.zeros((n, 1)), y, y_numeric=True, **least)
         return columns, finite(y)
 
 

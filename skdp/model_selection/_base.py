@@ -18,14 +18,19 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from skdp._version import __version__
-from skdp.estimators._linear import check_sparse
+from skdp.estimators._bounds import check_sparse
 from skdp.estimators._network_parameters import EACH_BY_ITSELF
 from skdp.fitting.charge import warn_if_inferred
-from skdp.fitting.declared import public_n_rows, warn_of_delta
 from skdp.fitting.estimator import PrivateEstimator
 from skdp.fitting.input import check_labels, check_targets, without_data
 from skdp.fitting.plan import PublicFacts
-from skdp.fitting.reading import ProtectedUnit, check_groups, looked_at
+from skdp.fitting.reading import (
+    ProtectedUnit,
+    check_groups,
+    looked_at,
+    public_n_rows,
+    warn_of_delta,
+)
 from skdp.fitting.streams import Streams, seed_material
 from skdp.fitting.types import ArrayLike, Estimator, Given, Params, Seed
 from skdp.model_selection import _candidates, _scores
@@ -157,7 +162,8 @@ class PrivateSearch(MetaEstimatorMixin, ProtectedUnit, PrivateEstimator):
             assumptions=joint([report.assumptions, of_winner.assumptions, self._assumed()]),
             valid=report.valid and not of_winner.unaccounted,
         )
-        warn_if_inferred(type(self).__name__, self.privacy_.inferred_public_facts)
+        if inferred := self.privacy_.inferred_public_facts:
+            warn_if_inferred(type(self).__name__, inferred)
         restate(parts, self.privacy_)
         self.best_estimator_, self.best_params_, self._parts = winner, params, parts
         if hasattr(winner, "feature_names_in_"):

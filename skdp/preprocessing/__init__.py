@@ -27,15 +27,14 @@ __all__ = [
 ]
 
 _HOMES = {
-    "AdditiveFeatures": "additive_features",
-    "BoundedScaler": "bounded_scaler",
-    "DPBins": "bins",
-    "DPPCA": "pca",
-    "DPQuantileScaler": "quantile_scaler",
-    "DPStandardScaler": "standard_scaler",
-    "GaborTransformer": "images",
-    "NormClipper": "norm_clipper",
-    "ScatteringTransformer": "images",
+    "additive_features": ("AdditiveFeatures",),
+    "bounded_scaler": ("BoundedScaler",),
+    "bins": ("DPBins",),
+    "pca": ("DPPCA",),
+    "quantile_scaler": ("DPQuantileScaler",),
+    "standard_scaler": ("DPStandardScaler",),
+    "images": ("GaborTransformer", "ScatteringTransformer"),
+    "norm_clipper": ("NormClipper",),
 }
 
 __getattr__ = fetcher(__name__, _HOMES)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -14,12 +15,19 @@ from skdp.fitting.input import check_features
 from skdp.fitting.plan import PublicFacts
 from skdp.fitting.reading import ProtectedUnit, Records
 from skdp.fitting.validate import moderate_range
+from skdp.rows.lazy_rows import RowByRow
 from skdp.rows.persons import PersonUnit
 
 
-class PrivateTransformer(TransformerMixin, ProtectedUnit, PrivateEstimator):
+@dataclass(eq=False, repr=False)
+class PrivateTransformer(RowByRow, TransformerMixin, ProtectedUnit, PrivateEstimator):
     """A transformer that learns from private rows; it never reads how many there are."""
 
+    _: KW_ONLY
+    epsilon: float | None = 0.5
+    delta: float = 1e-5
+    neighboring_relation: str = "zero_out"
+    random_state: Any = None
     _takes_missing: ClassVar[bool] = False
 
     def __sklearn_tags__(self) -> Tags:
@@ -41,12 +49,9 @@ class PrivateScaler(PrivateTransformer):
     lower: Any
     upper: Any
 
-    def _facts(self, *, n_features: int | None = None, **known: Any) -> PublicFacts:
-        """Public facts; bounds for each feature tell how many there are."""
-        for bounds in (self.lower, self.upper):
-            if n_features is None and np.iterable(bounds):
-                n_features = sum(1 for _ in bounds)
-        return super()._facts(n_features=n_features, **known)
+    def _n_columns_declared(self) -> int | None:
+        bounds = next(filter(np.iterable, (self.lower, self.upper)), None)
+        return None if bounds is None else len(list(bounds))
 
     def _range(self, facts: PublicFacts) -> tuple[tuple[float, ...], tuple[float, ...]]:
         """Return the declared bounds of the features, lower and upper."""
@@ -54,9 +59,15 @@ class PrivateScaler(PrivateTransformer):
         return tuple(lower.tolist()), tuple(upper.tolist())
 
 
+@dataclass(eq=False, repr=False)
 class QuantileScaler(PrivateScaler):
     """A private transformer by quantiles, where nothing is summed."""
 
+    lower: Any = -1e9
+    upper: Any = 1e9
+    _: KW_ONLY
+    resolution: float = 1e-6
+    quantile_epsilon: float | None = None
     _instead_of_epsilon: ClassVar[str] = "quantile_epsilon"
     _takes_pure_budget: ClassVar[bool] = True
     _max_rows: ClassVar[float] = math.inf

@@ -14,17 +14,14 @@ from sklearn.utils.validation import check_is_fitted
 from skdp.fitting.tables import check_columns
 from skdp.fitting.validate import integer, one_of
 from skdp.models.additive import Additive, Category, Number
-from skdp.rows.bounds import declares_norm
 from skdp.rows.columns import DeclaredColumns
-from skdp.rows.lazy_rows import is_lazy, learned, takes_chunks
+from skdp.rows.lazy_rows import RowByRow, is_lazy, learned
 
 ENCODINGS = ("waves", "splines", "onehot")
 
 
-@takes_chunks
-@declares_norm
 @dataclass(eq=False, repr=False)
-class AdditiveFeatures(DeclaredColumns, TransformerMixin, BaseEstimator):
+class AdditiveFeatures(DeclaredColumns, RowByRow, TransformerMixin, BaseEstimator):
     """Expand columns into public features of their bins and levels.
 
     A linear model of these features is an additive model: one curve per column. The features are

@@ -15,14 +15,10 @@ from skdp.models.additive import Number
 from skdp.preprocessing._base import QuantileScaler
 from skdp.preprocessing.additive_features import features, looked_up
 from skdp.privacy.budget import Budget
-from skdp.rows.bounds import declares_norm
-from skdp.rows.lazy_rows import takes_chunks
 
 ENCODINGS, MOST_BINS = ("onehot", "ordinal"), 1024
 
 
-@takes_chunks
-@declares_norm
 @dataclass(eq=False, repr=False)
 class DPBins(QuantileScaler):
     """Cut each feature at private quantiles into bins that hold about as many rows each.
@@ -110,17 +106,9 @@ class DPBins(QuantileScaler):
            [0., 0., 0., 0., 1.]])
     """
 
-    lower: Any = -1e9
-    upper: Any = 1e9
     _: KW_ONLY
     n_bins: int = 16
     encode: str = "onehot"
-    epsilon: float | None = 0.5
-    delta: float = 1e-5
-    neighboring_relation: str = "zero_out"
-    resolution: float = 1e-6
-    quantile_epsilon: float | None = None
-    random_state: Any = None
 
     def _configure(self, facts: PublicFacts, budget: Budget) -> QuantilesConfig:
         one_of(ENCODINGS, encode=self.encode)

@@ -15,15 +15,12 @@ from sklearn.utils.validation import check_is_fitted
 
 from skdp.fitting.input import check_features
 from skdp.fitting.validate import declared_range, expected, flag
-from skdp.rows.bounds import declares_norm
-from skdp.rows.lazy_rows import is_lazy, learned, takes_chunks
+from skdp.rows.lazy_rows import RowByRow, is_lazy, learned
 from skdp.rows.sparse import SparseRows
 
 
-@takes_chunks
-@declares_norm
 @dataclass(eq=False, repr=False)
-class BoundedScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
+class BoundedScaler(OneToOneFeatureMixin, RowByRow, TransformerMixin, BaseEstimator):
     """Map declared bounds to [-1, 1] and clip what lies beyond.
 
     **Privacy.** No cost: `fit` reads the number of features and nothing else of X. The bounds

@@ -29,12 +29,12 @@ from skdp.fitting.methods import name_methods
 from skdp.fitting.validate import expected, in_range, integer
 from skdp.preprocessing._base import float_tags
 from skdp.preprocessing._wavelets import bank, edges, n_places, padded, reflected, scattered
-from skdp.rows.bounds import declares_norm
+from skdp.rows.lazy_rows import RowByRow
 
 _AT_ONCE = 32  # images; always so many, so that no image changes the rounding of others
 
 
-class ImageTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+class ImageTransformer(ClassNamePrefixFeaturesOutMixin, RowByRow, TransformerMixin, BaseEstimator):
     """Features of images by fixed filters, each image by itself."""
 
     image_shape: Any
@@ -127,7 +127,6 @@ def shape_of(image_shape: Any, n_pixels: int) -> tuple[int, int, int]:
     return height, width, channels[0] if channels else 1
 
 
-@declares_norm
 @dataclass(eq=False, repr=False)
 class ScatteringTransformer(ImageTransformer):
     """Wavelet scattering of images: local means of moduli of moduli of wavelet coefficients.
@@ -215,7 +214,6 @@ class ScatteringTransformer(ImageTransformer):
         return found.reshape(len(images), -1, *found.shape[2:])
 
 
-@declares_norm
 @dataclass(eq=False, repr=False)
 class GaborTransformer(ImageTransformer):
     """Energies of edges: local means of moduli of Gabor filters of two sizes, and of the image.

@@ -15,15 +15,12 @@ from sklearn.utils.validation import check_is_fitted
 from skdp.fitting.input import check_features
 from skdp.fitting.validate import number_or_auto
 from skdp.preprocessing._base import float_tags
-from skdp.rows.bounds import declares_norm
 from skdp.rows.clipping import clipped_rows
-from skdp.rows.lazy_rows import is_lazy, learned, takes_chunks
+from skdp.rows.lazy_rows import RowByRow, is_lazy, learned
 from skdp.rows.sparse import SparseRows
 
 
-@takes_chunks
-@declares_norm
-class NormClipper(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
+class NormClipper(OneToOneFeatureMixin, RowByRow, TransformerMixin, BaseEstimator):
     """Scale rows down to a declared Euclidean norm where they exceed it.
 
     **Privacy.** No cost: `fit` reads the number of features and nothing else of X, and each row

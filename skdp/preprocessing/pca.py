@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass
-from typing import Any
 
 import numpy as np
 from sklearn.base import ClassNamePrefixFeaturesOutMixin
@@ -15,13 +14,9 @@ from skdp.fitting.plan import FitPlan, PublicFacts
 from skdp.fitting.validate import expected, in_range, integer, number_or_auto
 from skdp.preprocessing._base import PrivateTransformer
 from skdp.privacy.budget import Budget
-from skdp.rows.bounds import declares_norm
 from skdp.rows.clipping import clipped_rows
-from skdp.rows.lazy_rows import takes_chunks
 
 
-@takes_chunks
-@declares_norm
 @dataclass(eq=False, repr=False)
 class DPPCA(ClassNamePrefixFeaturesOutMixin, PrivateTransformer):
     """Project rows on the leading directions of their private second moments.
@@ -112,12 +107,8 @@ class DPPCA(ClassNamePrefixFeaturesOutMixin, PrivateTransformer):
 
     n_components: float = 2
     _: KW_ONLY
-    epsilon: float | None = 0.5
-    delta: float = 1e-5
-    neighboring_relation: str = "zero_out"
     data_norm: float | str = "auto"
     noise_multiplier: float | None = None
-    random_state: Any = None
 
     def _configure(self, facts: PublicFacts, budget: Budget) -> SecondMomentsConfig:
         n_components = self.n_components

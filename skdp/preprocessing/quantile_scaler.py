@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from sklearn.base import OneToOneFeatureMixin
@@ -15,12 +15,8 @@ from skdp.fitting.validate import expected, in_range, is_real
 from skdp.preprocessing._base import QuantileScaler
 from skdp.preprocessing.bounded_scaler import affine_within, middle_and_half
 from skdp.privacy.budget import Budget
-from skdp.rows.bounds import declares_norm
-from skdp.rows.lazy_rows import takes_chunks
 
 
-@takes_chunks
-@declares_norm
 @dataclass(eq=False, repr=False)
 class DPQuantileScaler(OneToOneFeatureMixin, QuantileScaler):
     """Map two private quantiles of each feature to -1 and 1, and clip what lies beyond.
@@ -132,16 +128,8 @@ class DPQuantileScaler(OneToOneFeatureMixin, QuantileScaler):
            [0.]])
     """
 
-    lower: Any = -1e9
-    upper: Any = 1e9
     _: KW_ONLY
-    epsilon: float | None = 0.5
-    delta: float = 1e-5
-    neighboring_relation: str = "zero_out"
     quantile_range: tuple[float, float] = (5, 95)
-    resolution: float = 1e-6
-    quantile_epsilon: float | None = None
-    random_state: Any = None
 
     _no_unit: ClassVar[str] = "what was unit in skdp 0.1.0 is resolution"
 

@@ -15,13 +15,9 @@ from skdp.fitting.plan import FitPlan, PublicFacts
 from skdp.fitting.validate import number_or_auto
 from skdp.preprocessing._base import PrivateScaler
 from skdp.privacy.budget import Budget
-from skdp.rows.bounds import declares_norm
 from skdp.rows.clipping import clipped_rows
-from skdp.rows.lazy_rows import takes_chunks
 
 
-@takes_chunks
-@declares_norm
 @dataclass(eq=False, repr=False)
 class DPStandardScaler(OneToOneFeatureMixin, PrivateScaler):
     """Standardise features by private means and variances, within declared bounds.
@@ -141,11 +137,8 @@ class DPStandardScaler(OneToOneFeatureMixin, PrivateScaler):
     upper: Any = 1.0
     _: KW_ONLY
     epsilon: float | None = 0.1
-    delta: float = 1e-5
-    neighboring_relation: str = "zero_out"
     output_norm: float | str = "auto"
     noise_multiplier: float | None = None
-    random_state: Any = None
 
     def _configure(self, facts: PublicFacts, budget: Budget) -> MomentsConfig:
         self._output_norm(facts.features)

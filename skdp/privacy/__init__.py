@@ -37,20 +37,14 @@ __all__ = [
 ]
 
 _HOMES = {
-    "BudgetExceededError": "ledger",
-    "PrivacyLedger": "ledger",
-    "PrivacyReport": "report",
-    "calibrate_noise_multiplier": "noise_calibration",
-    "delta": "accounting",
-    "delta_of_event": "accounting",
-    "epsilon": "accounting",
-    "epsilon_of_event": "accounting",
-    "epsilon_to_gdp": "gdp",
-    "gdp_to_epsilon": "gdp",
-    "langevin_mu": "hidden_state",
-    "last_iterate_mu": "hidden_state",
-    "posterior_samples_epsilon": "posterior_samples",
-    "privacy_of": "workflow",
+    "ledger": ("BudgetExceededError", "PrivacyLedger"),
+    "report": ("PrivacyReport",),
+    "noise_calibration": ("calibrate_noise_multiplier",),
+    "accounting": ("delta", "delta_of_event", "epsilon", "epsilon_of_event"),
+    "gdp": ("epsilon_to_gdp", "gdp_to_epsilon"),
+    "hidden_state": ("langevin_mu", "last_iterate_mu"),
+    "posterior_samples": ("posterior_samples_epsilon",),
+    "workflow": ("privacy_of",),
 }
 
 __getattr__ = fetcher(__name__, _HOMES)

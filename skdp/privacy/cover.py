@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import reduce
+from typing import ClassVar
 
 from dp_accounting.dp_event import DpEvent
 
@@ -45,6 +46,10 @@ class Cover:
     a planned event costs at least as much as another; ``owners`` made the releases.
     """
 
+    # How often something was charged, or tried to be, that no cover was asked about; under the lock
+    # of the ledgers.
+    charged_alone: ClassVar[int] = 0
+
     def __init__(
         self,
         planned: Sequence[DpEvent] = (),
@@ -53,12 +58,12 @@ class Cover:
     ) -> None:
         self._left, self._covers, self._relation = list(planned), covers, neighboring_relation
         self.owners: list[Estimator] = []
-        self._refused, self._charged_before = False, _charged_alone
+        self._refused, self._charged_before = False, Cover.charged_alone
 
     @property
     def refused(self) -> bool:
         """Whether a release was refused, even if the error was caught on the way, or escaped."""
-        return self._refused or _charged_alone != self._charged_before
+        return self._refused or Cover.charged_alone != self._charged_before
 
     def take(
         self, event: DpEvent, label: str, neighboring_relation: str, owner: Estimator | None
@@ -83,8 +88,7 @@ class Cover:
 
 # What this thread releases is part of a release that has been charged as a whole; or it is about no
 # private rows at all ("free").
-_cover: ContextVar[Cover | str | None] = ContextVar("skdp_cover", default=None)
-_charged_alone = 0  # how often something was charged, or tried to be, that no cover was asked about
+cover_of_thread: ContextVar[Cover | str | None] = ContextVar("skdp_cover", default=None)
 
 
 @contextmanager
@@ -93,19 +97,8 @@ def covered(cover: Cover | str) -> Iterator[None]:
 
     ``"free"`` is for where no private rows are at work, as in an audit on synthetic ones.
     """
-    token = _cover.set(cover)
+    token = cover_of_thread.set(cover)
     try:
         yield
     finally:
-        _cover.reset(token)
-
-
-def cover_of_thread() -> Cover | str | None:
-    """Return what covers the releases of this thread, if anything does."""
-    return _cover.get()
-
-
-def count_alone() -> None:
-    """Count a charge that no cover was asked about; under the lock of the ledgers."""
-    global _charged_alone
-    _charged_alone += 1
+        cover_of_thread.reset(token)

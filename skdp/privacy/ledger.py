@@ -29,7 +29,7 @@ from skdp.policy import Policy, policy_for
 from skdp.privacy import _process_tree
 from skdp.privacy._ledger_file import LedgerFile, fcntl
 from skdp.privacy.accounting import epsilon_of_event
-from skdp.privacy.cover import BudgetExceededError, Cover, count_alone, cover_of_thread
+from skdp.privacy.cover import BudgetExceededError, Cover, cover_of_thread
 from skdp.privacy.events import event_from_dict, event_to_dict, terms_of
 from skdp.relations import ROW, UNITS, check_relation
 
@@ -342,11 +342,6 @@ if hasattr(os, "register_at_fork"):
     )
 
 
-def is_covered() -> bool:
-    """Whether what this thread releases is part of what has been charged, or of no private rows."""
-    return cover_of_thread() is not None
-
-
 def charge(
     event: DpEvent,
     *,
@@ -364,17 +359,18 @@ def charge(
     not charged again. Raises a `BudgetExceededError` if a ledger refuses, or the event is not in
     the plan of what it is part of.
     """
-    cover = cover_of_thread()
+    cover = cover_of_thread.get()
     if isinstance(cover, Cover):
         cover.take(event, label, neighboring_relation, owner)
     if cover is not None:
         return
     with _lock:
-        count_alone()
+        Cover.charged_alone += 1
         above = map(PrivacyLedger._from_description, _process_tree.announced_above())
         ledgers = list(dict.fromkeys([*_open, *above]))
-        entry = LedgerEntry(label, event, nominal, tuple(inferred), run)
-        _spend(ledgers, entry, neighboring_relation)
+        if ledgers:
+            entry = LedgerEntry(label, event, nominal, tuple(inferred), run)
+            _spend(ledgers, entry, neighboring_relation)
 
 
 def _spend(ledgers: list[PrivacyLedger], entry: LedgerEntry, neighboring_relation: str) -> None:

@@ -37,8 +37,8 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable, Sequence
-from functools import cache, wraps
-from typing import Any, ClassVar, NamedTuple, TypeVar
+from functools import cache
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -285,23 +285,3 @@ def _joined(parts: Sequence[Any], n_columns: int) -> Declared | None:
     if not any(map(_would_be_lost, parts)):
         return Declared(n_columns**0.5, n_columns)  # its very digits, whatever the parts
     return Declared(math.hypot(*norms), n_columns)
-
-
-_T = TypeVar("_T", bound=type)
-
-
-def declares_norm(cls: _T) -> _T:
-    """Let what ``transform`` returns carry ``output_norm_``, whatever its container.
-
-    A decorator of classes: scikit-learn wraps ``transform`` into the container of ``set_output``
-    when a class is made, and the norm belongs to what comes out of that.
-    """
-    transformer: Any = cls
-    in_container = transformer.transform
-
-    @wraps(in_container)
-    def transform(self: Any, X: Any) -> Any:
-        return bounded(in_container(self, X), self.output_norm_)
-
-    transformer.transform = transform
-    return cls

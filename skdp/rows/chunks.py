@@ -46,24 +46,9 @@ from typing import Any
 
 import numpy as np
 
-from skdp.fitting.validate import NO_ARRAY, expected, integer, is_dask
-from skdp.rows.chunk_tasks import (
-    ALL_EMPTY,
-    UNREADABLE,
-    Chunk,
-    Look,
-    Lost,
-    OnRows,
-    Read,
-    Reading,
-    Scatter,
-    Task,
-    Work,
-    added,
-    agreed,
-    joined,
-    n_rows_of,
-)
+from skdp.fitting.validate import NO_ARRAY, expected, integer
+from skdp.rows import chunk_tasks as tasks
+from skdp.rows.chunk_tasks import Chunk, Task
 from skdp.rows.records import Drawn, Rows, Selection
 
 
@@ -169,8 +154,8 @@ class ChunkedRows:
         folder = tempfile.mkdtemp(prefix="skdp-")
         together = ChunkedRows(partial(_gathered, folder), self.n_chunks)
         weakref.finalize(together, shutil.rmtree, folder, ignore_errors=True)
-        task = Scatter(key, self.n_chunks, partial(_append, folder))
-        found = agreed(ChunkedRows.each(self, task, range(self.n_chunks)))
+        task = tasks.Scatter(key, self.n_chunks, partial(_append, folder))
+        found = tasks.agreed(ChunkedRows.each(self, task, range(self.n_chunks)))
         return together if found else self
 
     def each(self, task: Task, numbers: Iterable[int]) -> Iterator[Any]:
@@ -180,7 +165,7 @@ class ChunkedRows:
 
     def total(self, task: Task, numbers: Iterable[int]) -> Any:
         """Do a pure task on some chunks; return the sum of the answers, `added`."""
-        return added(self.each(task, numbers))
+        return tasks.added(self.each(task, numbers))
 
     def __iter__(self) -> Iterator[tuple[Any, Any]]:
         """Read one chunk after the other, as X and y."""
@@ -190,7 +175,7 @@ class ChunkedRows:
             except Exception as error:
                 found = type(error).__name__
             if isinstance(found, str):
-                raise ValueError(f"Chunk {number} of {self.n_chunks} {UNREADABLE} ({found}).")
+                raise ValueError(f"Chunk {number} of {self.n_chunks} {tasks.UNREADABLE} ({found}).")
             yield found.X, found.y
 
     def targets(self) -> np.ndarray:
@@ -205,19 +190,13 @@ class ChunkedRows:
         ValueError
             If the chunks hold none.
         """
-        found = [y for X, y in self if n_rows_of(X)]
+        found = [y for X, y in self if tasks.n_rows_of(X)]
         if not found or any(y is None for y in found):
             raise ValueError("Expected chunks (X, y): there are no targets in them.")
         return np.concatenate([np.asarray(y) for y in found])
 
     def __array__(self, *args: Any, **kwargs: Any) -> Any:
         """Refuse to be one array in memory."""
-        refuse_chunks(self)
-
-
-def refuse_chunks(X: Any) -> None:
-    """Refuse rows in chunks where an array is needed, and what would be gathered into one."""
-    if isinstance(X, ChunkedRows) or is_dask(X):
         raise ValueError(NO_ARRAY)
 
 
@@ -226,7 +205,7 @@ def _mapped(load: Callable[[int], Chunk], function: Callable[[Any], Any], number
     try:
         return chunk._replace(X=function(chunk.X))
     except Exception:
-        if n_rows_of(chunk.X):
+        if tasks.n_rows_of(chunk.X):
             raise
         return chunk._replace(X=np.empty((0, 0)))  # a step may take no empty chunk
 
@@ -246,14 +225,14 @@ def _gathered(folder: str, number: int) -> Chunk:
     with suppress(FileNotFoundError), open(_file(folder, number), "rb") as file, suppress(EOFError):
         while True:
             pieces.append(pickle.load(file))
-    return joined(pieces)
+    return tasks.joined(pieces)
 
 
 class ArrayInChunks:
     """What is known of an array that lies in chunks: its shape, its type, and how to read it."""
 
     def __init__(
-        self, shape: tuple[int, ...], dtype: np.dtype, rows: ChunkedRows, reading: Reading
+        self, shape: tuple[int, ...], dtype: np.dtype, rows: ChunkedRows, reading: tasks.Reading
     ) -> None:
         self.shape, self.dtype, self.ndim = shape, dtype, len(shape)
         self.size = int(np.prod(shape, dtype=object))
@@ -269,7 +248,7 @@ class ArrayInChunks:
 
 
 def first_look(
-    rows: ChunkedRows, read: Read, key: bytes, *, n_is_public: bool
+    rows: ChunkedRows, read: tasks.Read, key: bytes, *, n_is_public: bool
 ) -> tuple[list[Any], Any]:
     """Look at each chunk once; return what is known of the arrays, and what is public about them.
 
@@ -292,14 +271,14 @@ def first_look(
     """
     began, n, places = time.perf_counter(), 0, {}
     n_chunks = rows.n_chunks if n_is_public else None
-    seen = agreed(rows.each(Look(read, key), range(rows.n_chunks)), n_chunks)
+    seen = tasks.agreed(rows.each(tasks.Look(read, key), range(rows.n_chunks)), n_chunks)
     if not seen and n_is_public:
-        raise ValueError(ALL_EMPTY)
-    seen = seen or agreed(rows.each(Look(read, key, empty=True), [0]))
+        raise ValueError(tasks.ALL_EMPTY)
+    seen = seen or tasks.agreed(rows.each(tasks.Look(read, key, empty=True), [0]))
     for number, one in seen.items():
         places[number], n = (n, n + one.n_records), n + one.n_records
     tags = {number: one.fingerprint for number, one in seen.items()}
-    reading = Reading(read, key, places, tags, time.perf_counter() - began)
+    reading = tasks.Reading(read, key, places, tags, time.perf_counter() - began)
     n_rows, first = sum(one.n_rows for one in seen.values()), next(iter(seen.values()))
     lengths = [n_rows, n_rows, n + 1, n_rows]  # of rows, targets, starts and weights
     arrays = [
@@ -322,7 +301,9 @@ class ChunkSums:
         Makes the rows of a run of the records of a chunk.
     """
 
-    def __init__(self, rows: ChunkedRows, reading: Reading, build: Callable[[Any], Rows]) -> None:
+    def __init__(
+        self, rows: ChunkedRows, reading: tasks.Reading, build: Callable[[Any], Rows]
+    ) -> None:
         self._rows, self._reading, self._build = rows, reading, build
 
     def __len__(self) -> int:
@@ -330,11 +311,11 @@ class ChunkSums:
 
     def sum(self, term: Callable[[Any], Any], selection: Selection | Drawn) -> Any:
         """Add up the sums of the chunks, each of which is read once."""
-        work = Work(self._reading, self._build, term, selection)
+        work = tasks.Work(self._reading, self._build, term, selection)
         total = self._rows.total(work, list(self._reading.places))
         if total is None:
             total = self._rows.total(replace(work, empty=True), [min(self._reading.places)])
-        if isinstance(total, Lost):
+        if isinstance(total, tasks.Lost):
             raise RuntimeError(_LOST)
         return total
 
@@ -382,7 +363,7 @@ def on_rows(
 
     Of which chunk an error is, it does not say: whether that is public is not known here.
     """
-    for found in rows.each(OnRows(function, empty), numbers):
+    for found in rows.each(tasks.OnRows(function, empty), numbers):
         if found is not None:
             if found[1]:
                 raise ValueError(f"A chunk: {found[1]}")

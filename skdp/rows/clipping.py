@@ -78,11 +78,6 @@ def row_products(rows: np.ndarray, weights: np.ndarray) -> np.ndarray:
     return np.stack([row_sums(rows * column) for column in weights.T], axis=1)
 
 
-def row_norms(rows: np.ndarray) -> np.ndarray:
-    """Euclidean norms (m,), each the same bits wherever its row stands."""
-    return norms_of(rows)
-
-
 def norms_of(rows: Any, alone: bool = False) -> np.ndarray:
     """Euclidean norms (m,); ``alone`` as in `LinearRows`."""
     if isinstance(rows, ImplicitRows):

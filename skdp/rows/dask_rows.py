@@ -37,18 +37,8 @@ from uuid import uuid4
 import numpy as np
 
 from skdp._version import __version__
-from skdp.rows.chunk_tasks import (
-    Chunk,
-    Load,
-    Lost,
-    Misread,
-    Scatter,
-    Seen,
-    Task,
-    added,
-    agreed,
-    joined,
-)
+from skdp.rows import chunk_tasks
+from skdp.rows.chunk_tasks import Chunk, Lost
 from skdp.rows.chunks import ChunkedRows
 
 _FAN_IN = 16  # sums that are added up by one task
@@ -76,7 +66,7 @@ class Sealed:
             return self._value
         sent_by, pickled = self._closed
         if sent_by != versions():
-            raise Misread(_OTHERS)
+            raise chunk_tasks.Misread(_OTHERS)
         return pickle.loads(pickled)
 
     def __reduce__(self) -> tuple[Callable, tuple[tuple[str, ...], bytes]]:
@@ -129,7 +119,7 @@ class Part:
         found = dict(zip(names, dask.get(graph, names), strict=True))  # type: ignore[attr-defined]
         index: list[Any] = [part.index for part in found.values() if hasattr(part, "iloc")]
         if not all(one.equals(index[0]) for one in index):
-            raise Misread("Expected X, y and groups with the same index, row by row.")
+            raise chunk_tasks.Misread("Expected X, y and groups with the same index, row by row.")
         return Chunk(*(found.get(key) for key in self.keys))
 
 
@@ -199,19 +189,21 @@ class DaskRows(ChunkedRows):
         """Read a partition: on this machine, without a cluster."""
         return self._sources[number].part.open()(())
 
-    def each(self, task: Task, numbers: Sequence[int]) -> Iterator[Any]:
+    def each(self, task: chunk_tasks.Task, numbers: Sequence[int]) -> Iterator[Any]:
         """Do a pure task on some partitions, where they are; yield the answers."""
         graph, keys = self._graph(task, numbers)
         yield from _before_the_charge(self._answers(graph, keys))
 
-    def total(self, task: Task, numbers: Sequence[int]) -> Any:
+    def total(self, task: chunk_tasks.Task, numbers: Sequence[int]) -> Any:
         """Do a pure task on some partitions, where they are; return the sum of the answers."""
         graph, keys = self._graph(task, numbers)
         while len(keys) > 1:
             several = [keys[i : i + _FAN_IN] for i in range(0, len(keys), _FAN_IN)]
             keys = [f"skdp-{uuid4().hex}" for _ in several]
-            graph |= {key: (added, some) for key, some in zip(keys, several, strict=True)}
-        return added(self._answers(graph, keys))
+            graph |= {
+                key: (chunk_tasks.added, some) for key, some in zip(keys, several, strict=True)
+            }
+        return chunk_tasks.added(self._answers(graph, keys))
 
     def _answers(self, graph: dict, keys: list) -> Sequence[Any]:
         """Compute what a graph says of some keys."""
@@ -252,12 +244,12 @@ class DaskRows(ChunkedRows):
             graph[name, "seen", i] = (_seen, part)
             graph |= {(name, "piece", i, own): (_piece, part, own) for own in range(n)}
         for own in range(n):
-            graph[name, own] = (joined, [(name, "piece", i, own) for i in range(n)])
+            graph[name, own] = (chunk_tasks.joined, [(name, "piece", i, own) for i in range(n)])
         seen = [(name, "seen", i) for i in range(n)]
         together = [(name, own) for own in range(n)]
         futures = client.get(graph, seen + together, sync=False)
         answers = _answers(lambda: client.gather(futures[:n]), n)
-        if not agreed(_before_the_charge(answers)):
+        if not chunk_tasks.agreed(_before_the_charge(answers)):
             return self  # nobody has rows
         found = self._together = copy.copy(self)
         held = dict(zip(together, futures[n:], strict=True))
@@ -273,17 +265,19 @@ def _done(task: Sealed, part: Sealed, number: int, held: Sequence[Any]) -> Any:
     """Do a task on a partition."""
     try:
         opened, read = task.open(), part.open()
-    except Misread as error:
+    except chunk_tasks.Misread as error:
         return Lost(str(error))
     except Exception:
         return Lost()
     return opened(number, lambda number: read(held))
 
 
-def _split(key: bytes, n_chunks: int, number: int, load: Load) -> tuple[Seen, dict[int, Chunk]]:
+def _split(
+    key: bytes, n_chunks: int, number: int, load: chunk_tasks.Load
+) -> tuple[chunk_tasks.Seen, dict[int, Chunk]]:
     """Return what is public about a partition, and its rows by the partitions of their persons."""
     pieces: dict[int, Chunk] = {}
-    return Scatter(key, n_chunks, pieces.__setitem__)(number, load), pieces
+    return chunk_tasks.Scatter(key, n_chunks, pieces.__setitem__)(number, load), pieces
 
 
 def _seen(split: Any) -> Any:

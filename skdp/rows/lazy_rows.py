@@ -13,6 +13,7 @@ from uuid import uuid4
 import numpy as np
 
 from skdp.fitting.validate import is_dask
+from skdp.rows.bounds import bounded
 from skdp.rows.chunk_tasks import ALL_EMPTY, Chunk, n_rows_of
 from skdp.rows.chunks import ChunkedRows, on_rows
 from skdp.rows.dask_rows import aligned
@@ -26,9 +27,12 @@ def is_lazy(X: Any) -> bool:
 
 @contextmanager
 def in_chunks(
-    X: Any, y: Any = None, groups: Any = None, *, verbose: int = 0
+    X: Any, y: Any = None, groups: Any = None, *, told_by: Any = None
 ) -> Iterator[tuple[Any, Any, Any]]:
-    """Take the partitions of Dask collections for chunks; leave what else was given as it is."""
+    """Take the partitions of Dask collections for chunks; leave what else was given as it is.
+
+    A verbose estimator says what went through this process, unless that tells of private rows.
+    """
     lazy = [is_dask(one) for one in (X, y, groups)]
     if not any(lazy):
         yield X, y, groups
@@ -37,6 +41,8 @@ def in_chunks(
         raise ValueError("Expected X, y and groups to be collections of Dask together, or none.")
     from skdp.rows.dask_rows import DaskRows
 
+    tells = told_by is not None and told_by._relation.n_is_public
+    verbose = getattr(told_by, "verbose", 0) if tells else 0
     rows = DaskRows(X, y, groups, verbose=verbose)
     try:
         yield rows, None, None
@@ -118,29 +124,39 @@ def _nothing_of(function: Callable[..., Any], X: Any) -> Any:
     return tuple(one[:0] for one in found) if isinstance(found, tuple) else found[:0]
 
 
-# --- predictions --------------------------------------------------------------------------------
+# --- what a class declares ----------------------------------------------------------------------
 
-_OF_ROWS = (
+# Methods of estimators that map each row by itself.
+OF_ROWS = (
     "predict", "predict_proba", "predict_log_proba", "decision_function", "score_samples",
 )  # fmt: skip
 
 
-def takes_chunks(cls: Any) -> Any:
-    """Let the methods of a class that map each row by itself take rows in chunks: a decorator.
+class RowByRow:
+    """A transformer that maps each row by itself: ``transform`` of rows in chunks gives such again.
 
-    Predictions of all rows are one array; ``transform`` gives rows in chunks. Of collections of
-    Dask both are collections again.
+    A norm that it declares, as ``output_norm_``, goes with the rows, whatever their container; what
+    other packages make of them is not known.
     """
-    for name in _OF_ROWS:
-        if isfunction(vars(cls).get(name)):
-            setattr(cls, name, _blockwise(vars(cls)[name]))
-    if isfunction(vars(cls).get("transform")):
-        cls.transform = _lazily(vars(cls)["transform"])
-        cls.fit_transform = _fitted_first(cls.fit_transform)
-    return cls
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)  # where scikit-learn wraps the container of the output
+        if isfunction(vars(cls).get("transform")):
+            declares = cls.__module__.startswith("skdp.")
+            cls.transform: Any = _lazily(vars(cls)["transform"], declares)
+
+    def fit_transform(self: Any, X, y=None, **fit_params) -> Any:
+        """Fit to rows, and transform them."""
+        if is_lazy(X):
+            return self.fit(X, y, **fit_params).transform(X)
+        return super().fit_transform(X, y, **fit_params)  # type: ignore[misc]
 
 
-def _blockwise(method: Any) -> Any:
+def predicting(method: Any) -> Any:
+    """Let a method of `OF_ROWS` take rows in chunks; of these its results are one array.
+
+    Of collections of Dask they are collections again.
+    """
     takes = signature(method)
     takes_targets = "y" in takes.parameters
 
@@ -171,28 +187,23 @@ def _blockwise(method: Any) -> Any:
     return of_rows
 
 
-def _lazily(method: Any) -> Any:
+def _lazily(method: Any, declares: bool) -> Any:
+    mapped = partial(_mapped, method, declares)
+
     @wraps(method)
     def of_rows(self: Any, X: Any) -> Any:
         if not is_lazy(X):
-            return handed_on(X, method(self, X))
+            return handed_on(X, mapped(self, X))
         # Of a copy: rows are read again, and must be mapped as they were.
-        apply = partial(method, copy.copy(self))
-        if isinstance(X, ChunkedRows):
-            return X.map(apply)
-        return blockwise(apply, X)
+        apply = partial(mapped, copy.copy(self))
+        return X.map(apply) if isinstance(X, ChunkedRows) else blockwise(apply, X)
 
     return of_rows
 
 
-def _fitted_first(method: Any) -> Any:
-    @wraps(method)
-    def of_rows(self: Any, X: Any, *args: Any, **kwargs: Any) -> Any:
-        if is_lazy(X):
-            return self.fit(X, *args, **kwargs).transform(X)
-        return method(self, X, *args, **kwargs)
-
-    return of_rows
+def _mapped(method: Any, declares: bool, transformer: Any, X: Any) -> Any:
+    rows, norm = method(transformer, X), getattr(transformer, "output_norm_", None)
+    return bounded(rows, norm) if declares and norm is not None else rows
 
 
 def learned(estimator: Any, X: Any) -> Any:

@@ -32,7 +32,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from skdp.relations import GROUP
+from skdp.relations import GROUP, ZERO_OUT, check_relation
 from skdp.rows.persons import label_digests
 from skdp.rows.same_rows import is_pandas, places_by_labels, same_arrays, same_columns, same_objects
 
@@ -320,7 +320,7 @@ def trusting(parts: dict[str, str]) -> Iterator[None]:
 
 
 def part_read(
-    X: Any, y: Any, *beside: Any, groups: Any = None, of_persons: bool = False
+    X: Any, y: Any, *beside: Any, groups: Any = None, relation: str = ZERO_OUT
 ) -> Mark | None:
     """Return the part of a split that the rows of a fit are of.
 
@@ -332,8 +332,8 @@ def part_read(
         What else was given with each row, weights for instance.
     groups : array-like of shape (n,) or None, default=None
         The person of each row.
-    of_persons : bool, default=False
-        Whether persons are the records.
+    relation : str, default="zero_out"
+        Who is a neighbour, and with it whether persons are the records.
 
     Returns
     -------
@@ -360,7 +360,7 @@ def part_read(
         )
     trusted = (_TRUSTED.get() or {}) if proved and not of_X else {}
     longest = max((of_X, *proved, kept[0].levels), key=lambda levels: len(levels))
-    mark = None
+    mark, of_persons = None, check_relation(relation).unit == GROUP
     for depth, level in reversed(tuple(enumerate(longest))):
         is_trusted = trusted.get(level.mark.split) == level.mark.part
         of_each = proved if is_trusted else [of_X, *proved]

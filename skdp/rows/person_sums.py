@@ -26,7 +26,7 @@ from scipy.sparse import csr_matrix
 
 from skdp.fitting.validate import positive
 from skdp.rows.bounded_sum import CHUNK_ROWS, BoundedSum
-from skdp.rows.clipping import row_norms
+from skdp.rows.clipping import norms_of
 from skdp.rows.coded import ON_BOUND
 from skdp.rows.persons import PersonUnit
 
@@ -97,7 +97,7 @@ class PersonSum(BoundedSum):
         terms = self.inner.persons(theta, chunk)
         if self.bound == math.inf:
             return terms, np.ones(len(terms))
-        return terms, shrunk(self.bound, row_norms(terms))
+        return terms, shrunk(self.bound, norms_of(terms))
 
 
 def shrunk(bound: float, found: np.ndarray) -> np.ndarray:

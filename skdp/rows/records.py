@@ -11,7 +11,7 @@ measured: rows beyond the bound are scaled down to it, and the data is not asked
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from functools import reduce
 from operator import add
 from typing import Any, NamedTuple, Protocol
@@ -165,6 +165,7 @@ class LinearBatch(NamedTuple):
         return np.stack(columns, axis=1)
 
 
+@dataclass(eq=False, repr=False)
 class LinearRows:
     """The rows of a linear model, each of norm ≤ `row_bound`.
 
@@ -196,26 +197,22 @@ class LinearRows:
         checked.
     """
 
-    def __init__(
-        self,
-        X: np.ndarray | ImplicitRows,
-        targets: np.ndarray,
-        *,
-        data_norm: float,
-        fit_intercept: bool,
-        alone: bool = False,
-        neighboring_relation: str = ZERO_OUT,
-        kept: bool = True,
-        target_bounds: Bounds = (-np.inf, np.inf),
-        starts: np.ndarray | None = None,
-        weights: np.ndarray | None = None,
-    ) -> None:
-        self._starts = starts
-        self._weights = None if weights is None else np.clip(np.nan_to_num(weights), 0.0, 1.0)
-        self._X, self._targets, self._alone, self._kept = X, targets, alone, kept
-        self._target_bounds = target_bounds
-        self._shifting = not check_relation(neighboring_relation).n_is_public
-        self._data_norm, self._fit_intercept = data_norm, bool(fit_intercept)
+    X: np.ndarray | ImplicitRows
+    targets: np.ndarray
+    _: KW_ONLY
+    data_norm: float
+    fit_intercept: bool
+    alone: bool = False
+    neighboring_relation: str = ZERO_OUT
+    kept: bool = True
+    target_bounds: Bounds = (-np.inf, np.inf)
+    starts: np.ndarray | None = None
+    weights: np.ndarray | None = None
+
+    def __post_init__(self) -> None:
+        if self.weights is not None:
+            self.weights = np.clip(np.nan_to_num(self.weights), 0.0, 1.0)
+        self._shifting = not check_relation(self.neighboring_relation).n_is_public
         self._full: LinearBatch | None = None
 
     @classmethod
@@ -245,35 +242,35 @@ class LinearRows:
         )
 
     def __len__(self) -> int:
-        return len(self._X) if self._starts is None else len(self._starts) - 1
+        return len(self.X) if self.starts is None else len(self.starts) - 1
 
     def sum(self, term: Callable[[LinearBatch], Any], selection: Selection) -> Any:
         """Sum over the selected records."""
-        if self._kept or not isinstance(selection, slice):
+        if self.kept or not isinstance(selection, slice):
             return term(self.take(selection))
-        chunks = list(chunks_of(len(self._X), self._starts, CHUNK_ROWS))
-        chunks = chunks or [(slice(0, 0), self._starts)]
+        chunks = list(chunks_of(len(self.X), self.starts, CHUNK_ROWS))
+        chunks = chunks or [(slice(0, 0), self.starts)]
         return reduce(add, (term(self._copy(rows, starts)) for rows, starts in chunks))
 
     def take(self, selection: Selection) -> LinearBatch:
         """Copy and clip the selected records; a full batch, which a slice is, only once."""
         if not isinstance(selection, slice):
-            return self._copy(*selected_rows(selection, self._starts))
+            return self._copy(*selected_rows(selection, self.starts))
         if self._full is None:
-            self._full = self._copy(slice(None), self._starts)
+            self._full = self._copy(slice(None), self.starts)
         return self._full
 
     def _copy(self, selection: Selection, starts: np.ndarray | None) -> LinearBatch:
-        X, targets = copied(self._X, selection), copied(self._targets, selection)
+        X, targets = copied(self.X, selection), copied(self.targets, selection)
         # A copy of columns as rows takes longer than all else; rows that may shift are rows alike.
-        by_column = not (self._kept or self._alone or self._shifting) and by_column_of(X)
-        rows, longer = clipped(X, self._data_norm, self._fit_intercept, self._alone, by_column)
-        low, high = self._target_bounds
+        by_column = not (self.kept or self.alone or self._shifting) and by_column_of(X)
+        rows, longer = clipped(X, self.data_norm, bool(self.fit_intercept), self.alone, by_column)
+        low, high = self.target_bounds
         beyond = (targets < low - NEARLY * abs(low)) | (targets > high + NEARLY * abs(high))
         outside = np.stack([longer, np.logical_or.reduce(beyond, axis=1)], axis=1)
-        norms = norms_of(rows, self._alone)
+        norms = norms_of(rows, self.alone)
         cut = np.clip(targets, low, high)
-        weights = None if self._weights is None else self._weights[selection]
+        weights = None if self.weights is None else self.weights[selection]
         return LinearBatch(rows, norms, cut, outside, self._shifting, starts, weights)
 
 

@@ -20,6 +20,7 @@ from skdp.algorithms.parts.logit_posterior import Given, pooled, scales_by_evide
 from skdp.algorithms.parts.prior_scales import HYPERPRIOR_SCALE, PriorScales
 from skdp.engine import release_hook
 from skdp.engine.linear_sums import packed
+from skdp.estimators._bounds import blocks_of_labels
 from skdp.fitting.plan import PublicFacts
 from skdp.fitting.streams import Streams
 from skdp.models.likelihoods import Bernoulli
@@ -415,8 +416,6 @@ class TestPriorBlocks:
 
     def test_names_of_blocks_do_not_matter(self):
         facts = PublicFacts("DPVariationalLogisticRegression", n_features=6, n_outputs=2)
-        models = [
-            DPVariationalLogisticRegression(1.0, prior_blocks=labels)
-            for labels in (list("xxyyzz"), [5, 5, 2, 2, 9, 9])
-        ]
-        assert len({model._prior_blocks(facts) for model in models}) == 1
+        named = list("xxyyzz"), [5, 5, 2, 2, 9, 9]
+        models = [DPVariationalLogisticRegression(1.0, prior_blocks=labels) for labels in named]
+        assert len({blocks_of_labels(model, facts) for model in models}) == 1

@@ -39,6 +39,7 @@ from skdp import (
 from skdp.data import ChunkedRows
 from skdp.engine import release_hook
 from skdp.fitting import checkpoint as of_checkpoints
+from skdp.fitting import run_streams
 from skdp.fitting.object_mac import described
 from skdp.fitting.run_streams import RunStreams
 from skdp.model_selection import DPRandomizedSearch
@@ -527,8 +528,8 @@ def test_what_is_not_this_fits_is_refused_before_the_charge(name, tmp_path_facto
 
 def test_other_versions_of_what_makes_the_noise_are_refused(tmp_path):
     stopped(NETWORK(checkpoint=tmp_path / "run", every=4), X, Y)
-    others = of_checkpoints.versions_here() | {"numpy": "0.1"}
-    patched = mock.patch.object(of_checkpoints, "versions_here", return_value=others)
+    others = run_streams.versions_here() | {"numpy": "0.1"}
+    patched = mock.patch.object(run_streams, "versions_here", return_value=others)
     with patched, pytest.raises(ValueError, match=r"other versions or threads \(.*numpy 2"):
         NETWORK(checkpoint=tmp_path / "run").fit(X, Y)
 

@@ -517,7 +517,7 @@ class TestPrivacyStatement:
         before = dict(vars(classifier))
         with (
             PrivacyLedger() as ledger,
-            mock.patch("skdp.fitting.charge.progress_bar", return_value=interrupting),
+            mock.patch("skdp.estimators._network.progress", return_value=interrupting),
             pytest.raises(KeyboardInterrupt, match=r"nothing of this fit .* epsilon=\S+ stays"),
         ):
             classifier.fit(*two_blobs)
