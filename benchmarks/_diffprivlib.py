@@ -1,7 +1,8 @@
-"""diffprivlib's side of `side_by_side.py`, run by the interpreter of an environment that has it.
+"""diffprivlib's side of `side_by_side.py` and `method_peers.py`, run by an interpreter that has it.
 
     python _diffprivlib.py versions
     python _diffprivlib.py utility IN.npz OUT.npz
+    python _diffprivlib.py numbers IN.npz OUT.npz
     python _diffprivlib.py time IN.npz
     python _diffprivlib.py memory FOLDER ROWS
     python _diffprivlib.py accounting
@@ -19,7 +20,7 @@ import diffprivlib
 import numpy as np
 import sklearn
 from diffprivlib import BudgetAccountant
-from diffprivlib.models import LogisticRegression
+from diffprivlib.models import LinearRegression, LogisticRegression
 from diffprivlib.utils import BudgetError
 from sklearn.linear_model import LogisticRegression as WithoutPrivacy
 from sklearn.model_selection import GridSearchCV, cross_val_score
@@ -44,6 +45,18 @@ def utility(given, wanted):
     ]
     np.savez(wanted, probabilities=np.array(shown))
     return len(shown)
+
+
+def numbers(given, wanted):
+    """Write what is predicted of held-out rows, of columns in [-1, 1]; return how many."""
+    rows = np.load(given)
+    low, high = rows["bounds"]
+    fit = LinearRegression(
+        epsilon=float(rows["epsilon"]), bounds_X=(-1.0, 1.0), bounds_y=(low, high)
+    ).fit(rows["A"], rows["a"])
+    predictions = fit.predict(rows["B"])
+    np.savez(wanted, predictions=predictions)
+    return len(predictions)
 
 
 def seconds(fit):
@@ -100,6 +113,7 @@ if __name__ == "__main__":
     parts = {
         "versions": versions,
         "utility": utility,
+        "numbers": numbers,
         "time": times,
         "memory": memory,
         "accounting": accounting,
