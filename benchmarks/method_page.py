@@ -92,7 +92,7 @@ def outcome(cells, repetitions, with_bounds=False):
     wrong = sum(c["wrong signs"] for c in cells)
     text = f"Of {len(cells)} cells {sum(c['coverage'] >= 0.9 for c in cells)} have a coverage of "
     text += f".9 or more, and the mean is {sum(c['coverage'] for c in cells) / len(cells):.3f}. "
-    for found, what in ((low, f"a coverage that is two errors below {LEAST:g}"[:]),
+    for found, what in ((low, f"a coverage that is two errors below {LEAST:g}"),
                         (far, f"an estimate more than {FARTHEST:g} deviations away")):  # fmt: skip
         text += f"{len(found) or 'None'} {'have' if len(found) != 1 else 'has'} {what}"
         if found and with_bounds:
@@ -111,7 +111,7 @@ def outcome(cells, repetitions, with_bounds=False):
 
 def paragraph(text):
     """Lines of a paragraph, and an empty one."""
-    return [*textwrap.wrap(text, 120, break_long_words=False), ""]
+    return [*textwrap.wrap(text, 120, break_long_words=False, break_on_hyphens=False), ""]
 
 
 def table(head, rows):
@@ -152,7 +152,6 @@ def documented(part):
             "the posterior over the standard error without privacy. *Log-loss* on the other third "
             "of the rows, beside that of the estimate without privacy and of the shares of the "
             f"classes. In bold: coverage + 2 errors below {LEAST:g}, and |z| above {FARTHEST:g}."
-            .replace("|z|", "\\|z\\|")
         ),
         *table(head, rows), *paragraph(outcome(part["cells"], n)),
     ]  # fmt: skip
@@ -207,7 +206,9 @@ def behind(cells, methods):
     sure = sum(f[3] for f in found)
     text = f"in {len(found)} of {len(cells)} cells"
     if found:
-        each = (f"{c['table']} at ε = {c['epsilon']:g}: {m}, by {gap:.3g}" for c, m, gap, _ in found)
+        each = (
+            f"{c['table']} at ε = {c['epsilon']:g}: {m}, by {gap:.3g}" for c, m, gap, _ in found
+        )
         text += f", {sure} of them by more than two errors of the difference ({listed(each, 12)})"
     return text
 
@@ -218,7 +219,8 @@ def peers(part):
         "### 10.3 Other methods", "",
         *paragraph(
             f"The same columns, bounds, rows and held-out rows, δ = 1e-6, {part['repetitions']} "
-            f"fits a cell, {part['minutes']:.0f} minutes. skdp, DPVI (behind a private scaler that "
+            f"fits a cell, {part['minutes']:.0f} minutes"
+            f" ({', '.join(f'{k} {v}' for k, v in part['packages'].items())}). skdp, DPVI (behind a private scaler that "
             "shares its budget), AdaSSP and noisy Newton are under `zero_out`; diffprivlib has "
             "pure ε and a row that is replaced, DP-EBM rows that are added or removed. AdaSSP and "
             "noisy Newton were written anew from their papers, with noise in their favour: what is "
@@ -236,7 +238,9 @@ def peers(part):
             unit = 1.0 if kind == "logistic" else c["not private"]
             best = min(c[m]["loss"] for m in methods)
             rows.append([c["table"], f"{c['epsilon']:g}"])
-            rows[-1] += [marked(f"{c[m]['loss'] / unit:.4f}", c[m]["loss"] == best) for m in methods]
+            rows[-1] += [
+                marked(f"{c[m]['loss'] / unit:.4f}", c[m]["loss"] == best) for m in methods
+            ]
             rows[-1] += [loss(c["not private"] / unit), loss(c["shares"] / unit)]
         text = f"{what} on held-out rows{'' if kind == 'logistic' else ' (root mean square)'}, the "
         text += "least in bold; the last column is the "
@@ -263,7 +267,7 @@ def peers(part):
             f"{sum(c[m]['wrong signs'] for c in cells)} wrong signs, widths "
             f"{min(c[m]['width'] for c in cells):.3g} to {max(c[m]['width'] for c in cells):.3g}"
         )
-    return lines + paragraph("Coverage is of " + "; of ".join(told).replace("|z|", "\\|z\\|") + ".")
+    return lines + paragraph("Coverage is of " + "; of ".join(told) + ".")
 
 
 def section(figures):

@@ -30,6 +30,7 @@ import subprocess
 import tempfile
 import time
 import warnings
+from importlib.metadata import version
 from pathlib import Path
 
 import method_page
@@ -47,8 +48,11 @@ TABLES = [
     ("logistic", "adult"), ("logistic", "credit"), ("logistic", "diabetes130"),
     ("logistic", "german"), ("linear", "wine"), ("linear", "california"), ("linear", "adult hours"),
 ]  # fmt: skip
-STEPS, FAR = 5, 1.5  # of Newton; norm of rows over the root mean square of standardised ones
-EBM_SETTINGS = ({"max_rounds": 300, "learning_rate": 0.01}, {"max_rounds": 50, "learning_rate": 0.2})
+STEPS, FAR = 10, 1.5  # of Newton; norm of rows over the root mean square of standardised ones
+EBM_SETTINGS = (
+    {"max_rounds": 300, "learning_rate": 0.01},
+    {"max_rounds": 50, "learning_rate": 0.2},
+)
 C = (1.0, 100.0)
 
 
@@ -147,7 +151,9 @@ def diffprivlib(kind, of, rows, others, epsilon):
         command = [os.environ["DIFFPRIVLIB_PYTHON"], script, part, given, made]
         subprocess.run(command, check=True, capture_output=True)
         found = np.load(made)
-        return ([found["predictions"]] if part == "numbers" else found["probabilities"][..., 1]), None
+        return (
+            [found["predictions"]] if part == "numbers" else found["probabilities"][..., 1]
+        ), None
 
 
 def frame(of):
@@ -230,7 +236,10 @@ def measured(kind, name, epsilon, repetitions):
             cell[method] |= {"coverage": np.mean(np.array(z)[:, there] <= 1.645)}
             cell[method] |= {"worst": np.max(z * there), "wrong signs": wrong}
             cell[method] |= {"width": np.median(widths)}
-        print(f"{kind:8} {name:12} {epsilon:<3g} {method:12} {method_page.rounded(cell[method])}")
+        print(
+            f"{kind:8} {name:12} {epsilon:<3g} {method:12} {method_page.rounded(cell[method])}",
+            flush=True,
+        )
     return cell
 
 
@@ -249,7 +258,11 @@ def main():
         for epsilon in map(float, options.epsilons.split(",")):
             cells.append(measured(kind, name, epsilon, options.repetitions))
     minutes = (time.perf_counter() - started) / 60
-    found = {"repetitions": options.repetitions, "minutes": minutes, "cells": cells}
+    command = [os.environ["DIFFPRIVLIB_PYTHON"], Path(__file__).with_name("_diffprivlib.py")]
+    packages = json.loads(subprocess.run([*command, "versions"], capture_output=True).stdout)
+    packages |= {"interpret-core": version("interpret-core")}
+    found = {"repetitions": options.repetitions, "minutes": minutes, "packages": packages}
+    found["cells"] = cells
     method_page.keep(options.json, {"peers": found})
 
 
