@@ -1,6 +1,5 @@
-"""docs/benchmarks.md is what benchmarks/side_by_side.py writes from its figures."""
+"""docs/benchmarks.md and figures in docs/method.md are what benchmarks/ write from results."""
 
-import copy
 import importlib.util
 import json
 import re
@@ -10,11 +9,11 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
-spec = importlib.util.spec_from_file_location(
-    "side_by_side", ROOT / "benchmarks" / "side_by_side.py"
-)
-side_by_side = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(side_by_side)
+NAMES = ("side_by_side", "method_page")
+specs = [importlib.util.spec_from_file_location(n, ROOT / f"benchmarks/{n}.py") for n in NAMES]
+side_by_side, method_page = map(importlib.util.module_from_spec, specs)
+for spec, module in zip(specs, (side_by_side, method_page), strict=True):
+    spec.loader.exec_module(module)
 
 
 @pytest.fixture
@@ -38,6 +37,15 @@ def cells_of(figures):
 def test_the_page_is_written_from_the_figures(figures):
     assert set(figures) == set(side_by_side.PARTS)
     assert (DOCS / "benchmarks.md").read_text(encoding="utf-8") == text_of(figures)
+
+
+def test_figures_of_the_method_are_written_from_results_and_failures_are_named():
+    figures, page = json.loads(method_page.FIGURES.read_text("utf-8")), method_page.PAGE
+    assert set(figures) == {"documented", "wider", "peers"}
+    assert page.read_text("utf-8") == method_page.written(page.read_text("utf-8"), figures)
+    found = figures["documented"]["cells"][3] | {"coverage": 0.8, "error": 0.01, "worst": 9.1}
+    words = method_page.outcome([found], 10)
+    assert words.count(method_page.cell_name(found)) == 2
 
 
 def test_its_pictures_are_there(figures):
@@ -67,29 +75,16 @@ def test_of_several_peers_the_best_is_met():
         assert f"{'lower' if metric == 'accuracy' else 'higher'} in 1 (" in words
 
 
+def without_peers(found):
+    """Return figures without those of others, at any depth."""
+    if not isinstance(found, dict):
+        return found
+    others = re.compile("(?i)(opacus|diffprivlib|its scikit-learn|dp-ebm|interpret-core|there$)")
+    return {name: without_peers(v) for name, v in found.items() if not others.match(name)}
+
+
 def test_without_peers_the_page_says_so(figures):
-    alone = copy.deepcopy(figures)
-    for methods in cells_of(alone).values():
-        for name in [name for name in methods if not name.startswith("skdp")]:
-            del methods[name]
-    for found in alone["curves"]["tasks"].values():
-        for methods in found.values():
-            methods.pop("DP-EBM, defaults", None)
-            methods.pop("DP-EBM, best", None)
-    for found in alone["images"]["sets"].values():
-        for methods in found.values():
-            methods.pop("Opacus", None)
-    for name in ("Opacus", "diffprivlib"):
-        alone["memory"]["peaks"].pop(name, None)
-    alone["accounting"].pop("diffprivlib", None)
-    for found in alone["time"]["tables"].values():
-        found.pop("there", None)
-    for found in (alone["time"]["network"]["seconds"], *alone["time"]["steps"].values()):
-        for name in [name for name in found if name.startswith("Opacus")]:
-            del found[name]
-    for part in alone.values():
-        for name in ("opacus", "diffprivlib", "its scikit-learn", "interpret-core"):
-            part["packages"].pop(name, None)
+    alone = without_peers(figures)
     text = " ".join(text_of(alone).split())
     assert text.count("Not installed, and left out: Opacus and diffprivlib.") == len(alone) - 3
     assert text.count("Not installed, and left out: DP-EBM.") == 1
