@@ -278,8 +278,9 @@ def peers(part):
         "`zero_out`; diffprivlib has pure ε and a row that is replaced, DP-EBM rows that are added "
         "or removed. AdaSSP and noisy Newton were written anew from their papers, with less noise "
         "than these ask for: what is theirs and what is not is said in "
-        "`benchmarks/method_peers.py`. Of diffprivlib (C = 1 or 100) and DP-EBM (300 rounds at "
-        ".01, or 50 at .2) the setting that is better on the held-out rows is shown. DP-EBM is "
+        "`benchmarks/method_peers.py`. Of DPVI (its default number of steps, or 400), diffprivlib "
+        "(C = 1 or 100) and DP-EBM (300 rounds at .01, or 50 at .2) the setting that is better on "
+        "the held-out rows is shown. DP-EBM is "
         "additive and the others are linear; the additive model of skdp is beside it in "
         "[benchmarks](benchmarks.md). AdaSSP, diffprivlib and DP-EBM have no intervals."
     )
