@@ -78,35 +78,43 @@ def cell_name(cell, with_bounds=False):
     return f"{name}, ×{cell['wider']:g}" if with_bounds else name
 
 
-def listed(names, most=8):
+def listed(names, most=12):
     """Names, or the first of them."""
     names = list(names)
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return "; ".join(names[:most]) + more
 
 
-def outcome(cells, repetitions, with_bounds=False):
+def counted(cells, number=lambda cell: 1):
+    """Tables with how often something is there, the most frequent first."""
+    counts = Counter()
+    for c in cells:
+        counts[f"{c['table']} ({NAMES[c['kind']]})"] += number(c)
+    return listed(f"{name} {n}" for name, n in counts.most_common() if n)
+
+
+def outcome(cells, repetitions):
     """How many cells fail, which, and how many signs are wrong."""
     low, far = ([c for c in cells if fails(c)[i]] for i in (0, 1))
-    intervals = repetitions * sum(c["columns"] for c in cells)
+    held = [c["coverage"] for c in cells]
+    text = f"Of {len(cells)} cells {sum(h >= 0.9 for h in held)} have a coverage of .9 or more, "
+    text += f"and the mean is {sum(held) / len(held):.3f}."
+    factors = dict.fromkeys(c["wider"] for c in cells)
+    for found, what in (
+        (low, f"a coverage that is two errors below {LEAST:g}"),
+        (far, f"an estimate more than {FARTHEST:g} deviations away"),
+    ):
+        text += f" {len(found) or 'None'} {'has' if len(found) == 1 else 'have'} {what}"
+        if len(factors) > 1:
+            of = Counter(c["wider"] for c in found)
+            text += f" ({', '.join(f'{of[k]} at ×{k:g}' for k in factors)})"
+        if found:
+            names = counted(found) if len(factors) > 1 else listed(map(cell_name, found))
+            text += f": {names}"
+        text += "."
     wrong = sum(c["wrong signs"] for c in cells)
-    text = f"Of {len(cells)} cells {sum(c['coverage'] >= 0.9 for c in cells)} have a coverage of "
-    text += f".9 or more, and the mean is {sum(c['coverage'] for c in cells) / len(cells):.3f}. "
-    for found, what in ((low, f"a coverage that is two errors below {LEAST:g}"),
-                        (far, f"an estimate more than {FARTHEST:g} deviations away")):  # fmt: skip
-        text += f"{len(found) or 'None'} {'have' if len(found) != 1 else 'has'} {what}"
-        if found and with_bounds:
-            counts = Counter((c["table"], c["kind"]) for c in found).most_common()
-            text += ": " + listed(f"{t} ({NAMES[k]}) {n}" for (t, k), n in counts)
-        elif found:
-            text += ": " + listed(map(cell_name, found), 12)
-        text += ". "
-    text += f"Signs are wrong in {wrong} of {intervals} intervals"
-    by = Counter()
-    for c in cells:
-        by[c["table"], c["kind"]] += c["wrong signs"]
-    most = [f"{t} ({NAMES[k]}) {n}" for (t, k), n in by.most_common(4) if n]
-    return text + (f", most of them of {listed(most)}." if wrong else ".")
+    text += f" Signs are wrong in {wrong} of {repetitions * sum(c['columns'] for c in cells)} "
+    return text + f"intervals{': ' if wrong else ''}{counted(cells, lambda c: c['wrong signs'])}."
 
 
 def paragraph(text):
@@ -171,7 +179,7 @@ def wider(part):
             " / ".join(marked(f"{c['worst']:.1f}", fails(c)[1]) for c in of),
             " / ".join(str(c["wrong signs"]) for c in of),
             " / ".join(f"{c['width']:.3g}" for c in of),
-            "" if None in above else " / ".join(f"{a:+.4f}" for a in above),
+            "" if None in above else " / ".join(f"{round(a, 4) + 0.0:+.4f}" for a in above),
         ])  # fmt: skip
         before = kind, name
     wide = [c for c in part["cells"] if c["wider"] > 1]
@@ -183,11 +191,12 @@ def wider(part):
         *paragraph(
             f"Numbers have bounds {', '.join(f'{f:g}' for f in factors)} times as wide about the "
             f"same middle, {part['repetitions']} fits a cell, in this order in each column. "
-            "*Log-loss*: above that of documented bounds in the same run."
+            "*Log-loss*: above that of documented bounds in the same run. Errors over so few fits are "
+            "themselves rough."
         ),
         *table([*head, "log-loss"], rows),
         *paragraph(
-            outcome(wide, part["repetitions"], True)
+            outcome(wide, part["repetitions"])
             + f" Log-loss rises by {sum(losses) / len(losses):.4f} on average, and by "
             f"{worst['above documented']:.4f} at most ({cell_name(worst, True)})."
         ),
@@ -209,7 +218,7 @@ def behind(cells, methods):
         each = (
             f"{c['table']} at ε = {c['epsilon']:g}: {m}, by {gap:.3g}" for c, m, gap, _ in found
         )
-        text += f", {sure} of them by more than two errors of the difference ({listed(each, 12)})"
+        text += f", {sure} of them by more than two errors of the difference ({listed(each)})"
     return text
 
 
