@@ -44,7 +44,12 @@ def taken(file):
     """What is printed of results of `real_tables.py`; their own log-losses tell how many fits."""
     cells = json.loads(Path(file).read_text(encoding="utf-8"))
     fits = next(len(c["log-losses"]) for c in cells if "log-losses" in c)
-    return {"repetitions": fits, "cells": [{k: c[k] for k in KEPT if k in c} for c in cells]}
+    wide, no = [c for c in cells if c["wider"] > 1], {"rows", "worst at"}
+    kept = [k for k in KEPT if not wide or k not in no and "log" not in k]
+    return {
+        "repetitions": fits,
+        "cells": [{k: c[k] for k in kept if k in c} for c in wide or cells],
+    }
 
 
 def keep(file, parts):
@@ -168,7 +173,7 @@ def documented(part):
 def wider(part):
     """Lines of wider bounds."""
     cells = {(c["kind"], c["table"], c["epsilon"], c["wider"]): c for c in part["cells"]}
-    factors, rows, before = sorted({key[3] for key in cells})[1:], [], None
+    factors, rows, before = sorted({key[3] for key in cells}), [], None
     for kind, name, epsilon in dict.fromkeys(key[:3] for key in cells):
         of = [cells[kind, name, epsilon, factor] for factor in factors]
         row = [NAMES[kind], name] if before != (kind, name) else ["", ""]
@@ -182,7 +187,7 @@ def wider(part):
             "" if None in above else " / ".join(f"{round(a, 4) + 0.0:+.4f}" for a in above),
         ])  # fmt: skip
         before = kind, name
-    wide = [c for c in part["cells"] if c["wider"] > 1]
+    wide = part["cells"]
     losses = [c["above documented"] for c in wide if "above documented" in c]
     worst = max((c for c in wide if "above documented" in c), key=lambda c: c["above documented"])
     head = ["kind", "table", "ε", "coverage", "worst \\|z\\|", "signs", "width"]
@@ -191,8 +196,8 @@ def wider(part):
         *paragraph(
             f"Numbers have bounds {', '.join(f'{f:g}' for f in factors)} times as wide about the "
             f"same middle, {part['repetitions']} fits a cell, in this order in each column. "
-            "*Log-loss*: above that of documented bounds in the same run. Errors over so few fits are "
-            "themselves rough."
+            "*Log-loss*: above that of documented bounds in the same run. Errors over so few fits "
+            "are themselves rough."
         ),
         *table([*head, "log-loss"], rows),
         *paragraph(
@@ -211,7 +216,8 @@ def behind(cells, methods):
         gap = c["skdp"]["loss"] - c[best]["loss"]
         if gap > 0:
             sure = gap > 2 * (c["skdp"]["error"] ** 2 + c[best]["error"] ** 2) ** 0.5
-            found.append((c, best, gap, sure))
+            unit = c["not private"] if c["kind"] == "linear" else 1.0
+            found.append((c, best, gap / unit, sure))
     sure = sum(f[3] for f in found)
     text = f"in {len(found)} of {len(cells)} cells"
     if found:
@@ -263,7 +269,7 @@ def intervals_of(cells):
         )
         told.append(
             f"{m} from {min(held):.2f} to {max(held):.2f}, with |z| up to {max(worst):.1f}, "
-            f"{sum(wrong)} wrong signs and widths from {min(width):.2g} to {max(width):.2g}"
+            f"{sum(wrong)} signs wrong and widths from {min(width):.2g} to {max(width):.2g}"
         )
     ratios = [c["noisy Newton"]["width"] / c["skdp"]["width"] for c in cells]
     head = ["table", "ε", "method", "coverage", "worst \\|z\\|", "signs", "width"]
