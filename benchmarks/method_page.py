@@ -45,7 +45,7 @@ def taken(file):
     cells = json.loads(Path(file).read_text(encoding="utf-8"))
     fits = next(len(c["log-losses"]) for c in cells if "log-losses" in c)
     wide, no = [c for c in cells if c["wider"] > 1], {"rows", "worst at"}
-    kept = [k for k in KEPT if not wide or k not in no and "log" not in k]
+    kept = [k for k in KEPT if not wide or (k not in no and "log" not in k)]
     return {
         "repetitions": fits,
         "cells": [{k: c[k] for k in kept if k in c} for c in wide or cells],
