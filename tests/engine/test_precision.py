@@ -3,6 +3,7 @@
 import threading
 from contextlib import suppress
 from functools import partial
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -324,14 +325,28 @@ def on_layers(module):
     module[0].register_full_backward_hook(print)
 
 
+def on_all_layers(_):
+    return nn.modules.module.register_module_full_backward_hook(print)
+
+
+def on_saved_tensors(_):
+    hooks = torch.autograd.graph.saved_tensors_hooks(torch.zeros_like, lambda x: x)
+    hooks.__enter__()
+    return SimpleNamespace(remove=partial(hooks.__exit__, None, None, None))
+
+
 LEFT = {on_meta: "meta device", on_gradients: "hooks", after_gradients: "hooks", on_layers: "hooks"}
+LEFT |= {on_all_layers: "hooks", on_saved_tensors: "hooks on saved tensors"}
 
 
 @pytest.mark.parametrize("leave", LEFT)
 def test_what_is_left_on_a_module_is_refused_before_the_charge(leave):
     module = nn.Sequential(nn.Linear(5, 2))
-    leave(module)
+    left = leave(module)
     model = DPSGDClassifier(module=module, classes=[0, 1], n_samples=64, max_iter=1)
     with PrivacyLedger() as ledger, pytest.raises(ValueError, match=LEFT[leave]):
-        model.fit(X, Y)
+        try:
+            model.fit(X, Y)
+        finally:
+            getattr(left, "remove", int)()
     assert not ledger.entries

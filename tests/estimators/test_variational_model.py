@@ -671,6 +671,17 @@ def line(theta, x, y):
     return Normal(x @ theta[:2] + theta[2], theta[3].exp()).log_prob(y)
 
 
+@pytest.mark.parametrize("scale", [1e-6, 1e-2])
+def test_a_posterior_that_is_the_prior_says_so(scale):
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, (2000, 3))
+    y = (X[:, 0] > 0.3 * rng.logistic(size=2000)).astype(float)
+    model = make(logistic, 3, prior=3.0, epsilon=2.0, n_samples=2000)
+    assert "every parameter" not in " ".join(model.fit(X, y).diagnostics_)
+    with pytest.warns(FitWarning, match="of every parameter is about as wide as its prior"):
+        model.fit(scale * X, y)
+
+
 @pytest.mark.parametrize("epsilon", [2.0, INF])
 def test_a_run_that_has_not_arrived_says_so(epsilon):
     rng = np.random.default_rng(0)
