@@ -102,22 +102,18 @@ def test_a_batch_without_some_of_the_classes_teaches_the_one_it_has():
     assert (after[:, 2] > before[:, 2]).all()
 
 
-@pytest.mark.parametrize("epsilon", [0.3, 1.0])
-def test_a_quantile_among_many_duplicates_is_found(epsilon):
+def test_a_quantile_among_many_duplicates_is_found():
     """IBM's library, #107: all probabilities underflow, and their sum is 0."""
     x = np.append(np.full(80_000, 65_000), np.arange(20_000) * 25)
-    found = dp_quantile(x, lower=0, upper=500_000, epsilon=epsilon).value
-    assert found == pytest.approx(65_000, abs=1.0)
+    found = [dp_quantile(x, lower=0, upper=500_000, epsilon=e).value for e in (0.3, 0.5, 1.0)]
+    np.testing.assert_allclose(found, 65_000, atol=1.0)
 
 
 def test_two_quantiles_of_one_seed_are_the_same_again():
     """IBM's library, #79: the seed does not reach the calls for each of them."""
-    how = {"lower": 0, "upper": 50, "epsilon": 1.0, "random_state": 0}
-    one, other = (dp_quantile(np.arange(50.0), [0.3, 0.6], **how).value for _ in range(2))
-    np.testing.assert_array_equal(one, other)
-    assert (
-        one != dp_quantile(np.arange(50.0), [0.3, 0.6], **{**how, "random_state": 1}).value
-    ).all()
+    how = {"lower": 0, "upper": 50, "epsilon": 1.0}
+    found = [dp_quantile(X[:, 0], [0.3, 0.6], **how, random_state=seed).value for seed in (0, 0, 1)]
+    assert ((found[0] == found[1]) & (found[0] != found[2])).all()
 
 
 def test_a_budget_that_is_no_limit_leaves_no_noise():
@@ -129,16 +125,13 @@ def test_a_budget_that_is_no_limit_leaves_no_noise():
 
 def test_a_mean_that_is_rounded_moves_no_variance():
     """opendp/opendp#2923: deviations from a mean of 2⁵⁰ + 1/4, which one record rounds away."""
-    x = np.full(1024, 2.0**50 + 0.25)
-    for first in (0.25, 0.5):
-        x[0] = 2.0**50 + first
-        assert dp_var(x, lower=2.0**50, upper=2.0**50 + 1, epsilon=50.0).value < 0.01
+    x = np.append(2.0**50 + 0.5, np.full(1023, 2.0**50 + 0.25))
+    assert dp_var(x, lower=2.0**50, upper=2.0**50 + 1, epsilon=50.0).value < 0.01
 
 
 def test_a_variance_is_never_negative():
     """opendp/smartnoise-sdk#547: its square root is NaN where the noise is large."""
-    found = [dp_var(np.full(50, 0.5), lower=0, upper=1, epsilon=0.01).value for _ in range(50)]
-    assert min(found) >= 0.0
+    assert min(dp_var(X[:, 0], lower=-9, upper=9, epsilon=0.01).value for _ in range(50)) >= 0.0
 
 
 def test_values_at_the_edges_of_bins_and_just_below_are_in_theirs():
