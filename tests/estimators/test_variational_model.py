@@ -387,11 +387,7 @@ class TestSimulate:
     def test_gives_a_clip_that_is_public(self):
         clips = {
             (relation, n): make(
-                student,
-                3,
-                simulate=draw_student,
-                neighboring_relation=relation,
-                n_samples=n,
+                student, 3, simulate=draw_student, neighboring_relation=relation, n_samples=n
             )
             .plan(n_features=2)
             .config.clip_norm
@@ -502,10 +498,7 @@ class TestErrors:
                 lambda theta, x: normal_mean(theta, x) if x[0, 0] < 9 else x[:, 0],
                 r"differentiable record by record.*\.item\(\)",
             ),
-            (
-                lambda theta, x: torch.sqrt(0 * x[:, 0] * theta[0]),
-                "finite gradients",
-            ),
+            (lambda theta, x: torch.sqrt(0 * x[:, 0] * theta[0]), "finite gradients"),
             (lambda theta, x, y: logistic(theta, x, y), "missing 1 required.*give y to fit"),
         ],
     )
