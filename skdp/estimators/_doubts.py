@@ -341,7 +341,7 @@ def _widened(config: ModelConfig, released: ModelPosterior) -> str:
         return ""
     prior = np.sqrt(np.diagonal(covariance.numpy()))
     width = np.sqrt(np.diagonal(released.covariance)) / prior
-    moved = replace(released, mean=released.mean - start)
+    moved = replace(released, mean=np.reshape(released.mean - start, (1, -1)))
     if width.min() > _AS_WIDE and not found_any(moved, len(prior), float(prior.max())):
         told = "every parameter is about"
     elif width.max() >= _MUCH_WIDER:
