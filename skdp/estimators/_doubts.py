@@ -46,7 +46,7 @@ _CLEARLY = 3.5  # standard deviations of the noise
 # its mean is off the run's: .04 and 1 by default, .5 and more or 8 with a fifth of steps or rate.
 _ONE_WAY, _FAR_OFF = 0.5, 5.0
 _MUCH_WIDER = 1.2  # posterior deviation over that of the prior, from which on a fit says so
-_AS_WIDE = 0.75  # the same of all parameters, where their mean is not off that of the prior either
+_AS_WIDE = 0.65  # the same of all parameters, where their mean is not off that of the prior either
 _MANY_HIDDEN = 0.25  # of the directions of theta
 
 # What a fit asks for, to a table whose numbers may lie anywhere.
