@@ -45,161 +45,103 @@ FITS, OPACUS_FITS, FUZZ_SECONDS = 2000, 1000, 600
 
 # Layer, what its tests assert, the files of tests (prefixes; the longest that fits).
 LAYERS = [
-    (
-        "Neighbours by replay",
-        "With the releases held fixed, fitted attributes, pickles, predictions, warnings and errors"
-        " do not depend on the data: pairs of data sets with a record zeroed, added, removed,"
-        " replaced, with outliers of 1e300, NaN, a new class, duplicates. The ledger shows what"
-        " ran.",
-        ("tests/replay",),
-    ),
-    (
-        "Sums and sensitivity",
-        "The fast clipped sums equal a slow, obvious one; no record moves a sum by more than the"
-        " declared sensitivity, whatever its gradient; sums add over parts and do not depend on how"
-        " they are cut up.",
-        (
-            "tests/engine/test_checks", "tests/engine/test_coded_rows",
-            "tests/engine/test_sparse_rows",
-            "tests/engine/test_examples", "tests/engine/test_gram",
-            "tests/engine/test_grid",
-            "tests/engine/test_layers", "tests/engine/test_linear_sums", "tests/engine/test_loop",
-            "tests/engine/test_magnitude_sums",
-            "tests/engine/test_persons", "tests/engine/test_precision",
-            "tests/engine/test_network_sum", "tests/engine/test_perceptron_sum",
-            "tests/engine/test_records",
-            "tests/engine/test_recurrent", "tests/engine/test_rows", "tests/engine/test_zoo",
-            "tests/models", "tests/statistics/test_sensitivity",
-        ),
-    ),
-    (
-        "Rows in chunks",
-        "Every estimator on rows in chunks makes the sums of the fit in memory, secure ones to the"
-        " bit, from batches of the same rows, or is refused by name before the charge. Chunks that"
-        " change, fail or disagree end the fit, no partial sum is released, and no word says what"
-        " was in them.",
-        ("tests/chunks",),
-    ),
-    (
-        "Laws of noise and sampling",
-        "The noise of each step has the declared size, is normal (discrete: exactly the discrete"
-        " Gaussian), and is shared by no two steps, fits, folds or forks; batches are Poisson;"
-        " releases lie on a public grid. Coins, discrete noise, batches and quantiles have the laws"
-        " that are stated: walked branch by branch, in fractions, at small scales.",
-        (
-            "tests/contracts/test_releases", "tests/engine/test_discrete_laplace",
-            "tests/engine/test_discrete_gaussian",
-            "tests/engine/test_lattice_gaussian",
-            "tests/engine/test_exact_laws", "tests/engine/test_noise",
-            "tests/engine/test_sampling", "tests/engine/test_updates", "tests/laws",
-            "tests/mechanisms", "tests/test_grid", "tests/test_random",
-        ),
-    ),
-    (
-        "One-run canaries",
-        "1000 coin-flip canaries in one run of a mechanism: wrong mechanisms are found, right ones"
-        " are not accused, and the bound proved is above zero.",
-        ("tests/audit/test_mechanism",),
-    ),
-    (
-        "Black-box audits",
-        "Thousands of public fits with and without a record prove no more than the claim, and most"
-        " of it; wrong estimators are found. The figures of each estimator are in a table below.",
-        ("tests/audit/test_estimator",),
-    ),
-    (
-        "Posterior samplers and approximations",
-        "Draws have the law of the tempered posterior (quadrature); exact densities, propagated on"
-        " a grid, never violate a last-iterate certificate, and attain it where it is tight;"
-        " noise-aware posteriors have their limits and their coverage.",
-        (
-            "tests/algorithms", "tests/estimators/test_ops", "tests/evaluation/test_estimates",
-            "tests/models/test_averaged",
-            "tests/privacy/test_hidden_state", "tests/privacy/test_posterior_samples",
-        ),
-    ),
-    (
-        "The auditors are audited",
-        "On laws whose ε is known, audits at 95 % confidence raise no more than 1.2 times as many"
-        " false alarms as they state; an auditor that picks its threshold afterwards fails the same"
-        " test.",
-        ("tests/audit/test_confidence",),
-    ),
-    (
-        "Accounting",
-        "Privacy loss distributions, Rényi bounds, closed forms, 40-digit arithmetic and published"
-        " anchors agree; monotone; no bound falls below a cheaper lower bound; garbage raises; a"
-        " plan is a value of public facts.",
-        ("tests/hardening/test_properties", "tests/privacy", "tests/test_plan"),
-    ),
-    (
-        "Workflows and search",
-        "Each fit in folds, searches, pipelines, threads, workers, forks and a Dask cluster is"
-        " counted once; budgets that are split compose to the target; trials have their law.",
-        ("tests/evaluation/test_release", "tests/model_selection", "tests/preprocessing"),
-    ),
-    (
-        "Contracts of estimators",
-        "scikit-learn's `check_estimator` and skdp's own checks over every public estimator, none"
-        " excused without a reason.",
-        (
-            "tests/contracts/test_own_estimator", "tests/contracts/test_persons",
-            "tests/contracts/test_private_estimators", "tests/contracts/test_routing",
-            "tests/contracts/test_scikit_learn", "tests/contracts/test_scores",
-            "tests/contracts/test_statements",
-        ),
-    ),
-    (
-        "Reports proved again",
-        "What each way of each public estimator states is proved by `skdp-verify`, by its own"
-        " arithmetic; doctored reports, policies and ledgers are never a yes.",
-        ("tests/contracts/test_verified", "tests/privacy/test_policy", "tests/privacy/test_verify"),
-    ),
-    (
-        "Deployment",
-        "What skops, MLflow and ONNX write predicts as it did and keeps its statement; what skops"
-        " trusts is a list that is tested for each public class.",
-        ("tests/deployment",),
-    ),
-    (
-        "Bad input",
-        "Each kind of bad or odd input and parameter into each public estimator: a clear error that"
-        " spends no budget and quotes no data, or a valid release.",
-        (
-            "tests/contracts/test_bad", "tests/contracts/test_declared",
-            "tests/contracts/test_extremes",
-            "tests/contracts/test_refusals", "tests/contracts/test_sizes",
-            "tests/contracts/test_wrong",
-            "tests/estimators/test_bad_input", "tests/fuzz",
-        ),
-    ),
-    (
-        "Robustness",
-        "kill −9, interrupts, memory that runs out, full disks, 1000 forked children, races on one"
-        " ledger file, 24 fits that leave no memory behind.",
-        (
-            "tests/hardening/test_robustness", "tests/privacy/test_crashes",
-            "tests/test_object_mac",
-        ),
-    ),
-    (
-        "Published bugs",
-        "Bugs of the field, re-enacted: the test finds the bug, and skdp does not have it.",
-        ("tests/bugs",),
-    ),
-    (
-        "Everything else",
-        "Estimators, statistics and their intervals, metrics, displays, doctests, snippets of the"
-        " docs.",
-        (
-            "skdp", "tests/displays", "tests/estimators", "tests/evaluation/test_reports",
-            "tests/metrics", "tests/mutants", "tests/statistics",
-            "tests/test_benchmarks_page", "tests/test_calibration", "tests/test_compatibility",
-            "tests/test_conformal", "tests/test_docs", "tests/test_evidence",
-            "tests/test_house",
-            "tests/test_inspection", "tests/test_notebooks", "tests/test_package",
-        ),
-    ),
+    ("Neighbours by replay",
+     "With the releases held fixed, fitted attributes, pickles, predictions, warnings and errors"
+     " do not depend on the data: pairs of data sets with a record zeroed, added, removed,"
+     " replaced, with outliers of 1e300, NaN, a new class, duplicates. The ledger shows what ran.",
+     ("tests/replay",)),
+    ("Sums and sensitivity",
+     "The fast clipped sums equal a slow, obvious one; no record moves a sum by more than the"
+     " declared sensitivity, whatever its gradient; sums add over parts and do not depend on how"
+     " they are cut up.",
+     ("tests/engine/test_checks", "tests/engine/test_coded_rows", "tests/engine/test_sparse_rows",
+     "tests/engine/test_examples", "tests/engine/test_gram", "tests/engine/test_grid",
+     "tests/engine/test_layers", "tests/engine/test_linear_sums", "tests/engine/test_loop",
+     "tests/engine/test_magnitude_sums", "tests/engine/test_persons", "tests/engine/test_precision",
+     "tests/engine/test_network_sum", "tests/engine/test_perceptron_sum",
+     "tests/engine/test_records", "tests/engine/test_recurrent", "tests/engine/test_rows",
+     "tests/engine/test_zoo", "tests/models", "tests/statistics/test_sensitivity")),
+    ("Rows in chunks",
+     "Every estimator on rows in chunks makes the sums of the fit in memory, secure ones to the"
+     " bit, from batches of the same rows, or is refused by name before the charge. Chunks that"
+     " change, fail or disagree end the fit, no partial sum is released, and no word says what was"
+     " in them.",
+     ("tests/chunks",)),
+    ("Laws of noise and sampling",
+     "The noise of each step has the declared size, is normal (discrete: exactly the discrete"
+     " Gaussian), and is shared by no two steps, fits, folds or forks; batches are Poisson;"
+     " releases lie on a public grid. Coins, discrete noise, batches and quantiles have the laws"
+     " that are stated: walked branch by branch, in fractions, at small scales.",
+     ("tests/contracts/test_releases", "tests/engine/test_discrete_laplace",
+     "tests/engine/test_discrete_gaussian", "tests/engine/test_lattice_gaussian",
+     "tests/engine/test_exact_laws", "tests/engine/test_noise", "tests/engine/test_sampling",
+     "tests/engine/test_updates", "tests/laws", "tests/mechanisms", "tests/test_grid",
+     "tests/test_random")),
+    ("One-run canaries",
+     "1000 coin-flip canaries in one run of a mechanism: wrong mechanisms are found, right ones"
+     " are not accused, and the bound proved is above zero.",
+     ("tests/audit/test_mechanism",)),
+    ("Black-box audits",
+     "Thousands of public fits with and without a record prove no more than the claim, and most of"
+     " it; wrong estimators are found. The figures of each estimator are in a table below.",
+     ("tests/audit/test_estimator",)),
+    ("Posterior samplers and approximations",
+     "Draws have the law of the tempered posterior (quadrature); exact densities, propagated on a"
+     " grid, never violate a last-iterate certificate, and attain it where it is tight;"
+     " noise-aware posteriors have their limits and their coverage.",
+     ("tests/algorithms", "tests/estimators/test_ops", "tests/evaluation/test_estimates",
+     "tests/models/test_averaged", "tests/privacy/test_hidden_state",
+     "tests/privacy/test_posterior_samples")),
+    ("The auditors are audited",
+     "On laws whose ε is known, audits at 95 % confidence raise no more than 1.2 times as many"
+     " false alarms as they state; an auditor that picks its threshold afterwards fails the same"
+     " test.",
+     ("tests/audit/test_confidence",)),
+    ("Accounting",
+     "Privacy loss distributions, Rényi bounds, closed forms, 40-digit arithmetic and published"
+     " anchors agree; monotone; no bound falls below a cheaper lower bound; garbage raises; a plan"
+     " is a value of public facts.",
+     ("tests/hardening/test_properties", "tests/privacy", "tests/test_plan")),
+    ("Workflows and search",
+     "Each fit in folds, searches, pipelines, threads, workers, forks and a Dask cluster is"
+     " counted once; budgets that are split compose to the target; trials have their law.",
+     ("tests/evaluation/test_release", "tests/model_selection", "tests/preprocessing")),
+    ("Contracts of estimators",
+     "scikit-learn's `check_estimator` and skdp's own checks over every public estimator, none"
+     " excused without a reason.",
+     ("tests/contracts/test_own_estimator", "tests/contracts/test_persons",
+     "tests/contracts/test_private_estimators", "tests/contracts/test_routing",
+     "tests/contracts/test_scikit_learn", "tests/contracts/test_scores",
+     "tests/contracts/test_statements")),
+    ("Reports proved again",
+     "What each way of each public estimator states is proved by `skdp-verify`, by its own"
+     " arithmetic; doctored reports, policies and ledgers are never a yes.",
+     ("tests/contracts/test_verified", "tests/privacy/test_policy", "tests/privacy/test_verify")),
+    ("Deployment",
+     "What skops, MLflow and ONNX write predicts as it did and keeps its statement; what skops"
+     " trusts is a list that is tested for each public class.",
+     ("tests/deployment",)),
+    ("Bad input",
+     "Each kind of bad or odd input and parameter into each public estimator: a clear error that"
+     " spends no budget and quotes no data, or a valid release.",
+     ("tests/contracts/test_bad", "tests/contracts/test_declared", "tests/contracts/test_extremes",
+     "tests/contracts/test_refusals", "tests/contracts/test_sizes", "tests/contracts/test_wrong",
+     "tests/estimators/test_bad_input", "tests/fuzz")),
+    ("Robustness",
+     "kill −9, interrupts, memory that runs out, full disks, 1000 forked children, races on one"
+     " ledger file, 24 fits that leave no memory behind.",
+     ("tests/hardening/test_robustness", "tests/privacy/test_crashes", "tests/test_object_mac")),
+    ("Published bugs",
+     "Bugs of the field, re-enacted: the test finds the bug, and skdp does not have it.",
+     ("tests/bugs",)),
+    ("Everything else",
+     "Estimators, statistics and their intervals, metrics, displays, doctests, snippets of the"
+     " docs.",
+     ("skdp", "tests/displays", "tests/estimators", "tests/evaluation/test_reports",
+     "tests/metrics", "tests/mutants", "tests/statistics", "tests/test_benchmarks_page",
+     "tests/test_calibration", "tests/test_compatibility", "tests/test_conformal",
+     "tests/test_docs", "tests/test_evidence", "tests/test_house", "tests/test_inspection",
+     "tests/test_notebooks", "tests/test_package")),
 ]  # fmt: skip
 
 
@@ -476,16 +418,8 @@ def audit_table(reports):
         )
         for name, r in reports.items()
     ]  # fmt: skip
-    head = (
-        "audited",
-        "ε claimed",
-        "δ",
-        "ε proved",
-        "ratio",
-        "against",
-        "counted per arm",
-        "violation",
-    )
+    head = ("audited", "ε claimed", "δ", "ε proved", "ratio", "against")
+    head += ("counted per arm", "violation")
     return table(head, rows)
 
 

@@ -61,13 +61,9 @@ def _reduction(matmul: Any, name: str) -> _Knob:
 def _knobs(torch: Any) -> list[_Knob]:
     """Settings of torch: the older names, then the newer ones, a whole before its parts."""
     backends, matmul = torch.backends, torch.backends.cuda.matmul
-    parts = [(matmul, "")] + [
-        (holder, part)
-        for holder in (backends.cudnn, backends.mkldnn)
-        for part in ("matmul", "conv", "rnn")
-    ]
-    newer = [backends, backends.cudnn]  # that of mkldnn sets the first in some versions
-    newer += [getattr(holder, part, None) if part else holder for holder, part in parts]
+    newer = [backends, backends.cudnn, matmul]  # that of mkldnn sets the first in some versions
+    for holder in (backends.cudnn, backends.mkldnn):
+        newer += [getattr(holder, part, None) for part in ("matmul", "conv", "rnn")]
     return [
         _Knob(torch.get_default_dtype, torch.set_default_dtype, (torch.float32, torch.float64)),
         _Knob(torch.get_float32_matmul_precision, torch.set_float32_matmul_precision, ("highest",)),
@@ -154,7 +150,14 @@ def strictly(clipped_sum: Callable[[Any, Any], Any], theta: Any, batch: Any) -> 
 
 
 def check_environment() -> None:
-    """Refuse less precision that was asked for from outside, which no function of torch undoes."""
+    """Refuse what no public function of torch undoes: less precision, and hooks of the caller."""
+    torch: Any = sys.modules["torch"]
+    try:
+        with torch.autograd.graph.disable_saved_tensors_hooks(""):
+            pass
+    except RuntimeError:
+        text = "Expected a fit outside of torch.autograd.graph's hooks on saved tensors: end them."
+        raise ValueError(text) from None
     for name in _FROM_OUTSIDE:
         if os.environ.get(name, "STRICT").upper() not in ("STRICT", ""):
             remedy = "the environment variable lets sums of records be computed in less precision"

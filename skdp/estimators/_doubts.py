@@ -7,6 +7,7 @@ whose public facts are right.
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -45,6 +46,7 @@ _CLEARLY = 3.5  # standard deviations of the noise
 # its mean is off the run's: .04 and 1 by default, .5 and more or 8 with a fifth of steps or rate.
 _ONE_WAY, _FAR_OFF = 0.5, 5.0
 _MUCH_WIDER = 1.2  # posterior deviation over that of the prior, from which on a fit says so
+_AS_WIDE = 0.65  # the same of all parameters, where their mean is not off that of the prior either
 _MANY_HIDDEN = 0.25  # of the directions of theta
 
 # What a fit asks for, to a table whose numbers may lie anywhere.
@@ -116,9 +118,9 @@ def cut_records(
     if of_rows and released.short_rows is not None:
         messages.append(
             f"Rows are far shorter than data_norm={config.data_norm:.3g}, of norm "
-            f"{released.short_rows:.2g} or so: the noise and the prior follow data_norm, so that "
-            "little or nothing was learned. Scale the features to [-1, 1], or declare a smaller "
-            "data_norm; or fewer rows took part than n_samples."
+            f"{released.short_rows:.2g} or so, or fewer took part than n_samples: noise and prior "
+            "follow both, so that little may be learned. Scale the features to [-1, 1], or declare "
+            "a smaller data_norm or n_samples."
         )
     if len(shares) > 1 and loud[1] and shares[1] >= MANY_TARGETS:
         messages.append(f"About {shares[1]:.0%} of the {of_targets}.")
@@ -317,12 +319,8 @@ def of_model(config: ModelConfig, released: ModelPosterior) -> tuple[str, ...]:
     -------
     tuple of str
     """
-    found = (
-        _clipped(released.clipping),
-        _hidden(config, released.n_hidden),
-        _widened(config, released),
-        _underway(config, released),
-    )
+    found = [_clipped(released.clipping), _hidden(config, released.n_hidden)]
+    found += [_widened(config, released), _underway(config, released)]
     return tuple(message for message in found if message)
 
 
@@ -338,16 +336,21 @@ def _hidden(config: ModelConfig, n_hidden: int) -> str:
 
 
 def _widened(config: ModelConfig, released: ModelPosterior) -> str:
-    if config.prior.covariance is None:
+    covariance, start = config.prior.covariance, config.prior.start.numpy()
+    if covariance is None:
         return ""
-    prior = np.sqrt(np.diagonal(config.prior.covariance.numpy()))
-    wider = float((np.sqrt(np.diagonal(released.covariance)) / prior).max())
-    if wider < _MUCH_WIDER:
+    prior = np.sqrt(np.diagonal(covariance.numpy()))
+    width = np.sqrt(np.diagonal(released.covariance)) / prior
+    moved = replace(released, mean=np.reshape(released.mean - start, (1, -1)))
+    if width.min() > _AS_WIDE and not found_any(moved, len(prior), float(prior.max())):
+        told = "every parameter is about"
+    elif width.max() >= _MUCH_WIDER:
+        told = f"a parameter is {width.max():.1f} times"
+    else:
         return ""
     return (
-        f"The posterior of a parameter is {wider:.1f} times as wide as its prior: noise hides "
-        "what the records say, or x, y and theta are not of the order of 1. Scale them, or use "
-        "more rows or a larger epsilon."
+        f"The posterior of {told} as wide as its prior: noise hides what the records say, or x, y "
+        "and theta are not of the order of 1. Scale them, or use more rows or a larger epsilon."
     )
 
 
@@ -369,13 +372,10 @@ def _underway(config: ModelConfig, released: ModelPosterior) -> str:
 def _clipped(clipping: Clipping) -> str:
     if not clipping.share > max(_MANY_CLIPPED, _CLEARLY * clipping.noise):
         return ""
-    if clipping.advised < math.inf:
-        remedy = f"give clip_norm={clipping.advised:.2g}"
-    else:
-        remedy = (
-            f"some are more than {CHECK_EDGES[-1]:g} times as long: scale x, y and "
-            "theta so that they are of the order of 1"
-        )
+    remedy = f"give clip_norm={clipping.advised:.2g}"
+    if clipping.advised == math.inf:
+        most = f"some are more than {CHECK_EDGES[-1]:g} times as long"
+        remedy = f"{most}: scale x, y and theta so that they are of the order of 1"
     return (
         f"About {100 * clipping.share:.0f} % of the records (± {100 * clipping.noise:.1f} of "
         f"noise) have gradients longer than the clip {clipping.clip_norm:.3g} at the posterior "

@@ -11,7 +11,7 @@ import numpy as np
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from skdp.algorithms import dp_vi, gaussian_vi
+from skdp.algorithms import dp_vi, gaussian_vi, noise_aware_glm
 from skdp.algorithms.gaussian_posterior import GaussianPosterior
 from skdp.algorithms.noise_aware.glm import GLMConfig
 from skdp.algorithms.noise_aware.standardised import bounded
@@ -229,7 +229,7 @@ class NormalPosterior(LinearFit, GaussianDraws, ProtectedUnit, WeightedRows):
         self.sampling_rate_ = config.sampling.rate
 
     def _doubted(self, plan: FitPlan, released: Any) -> tuple[str, ...]:
-        if isinstance(plan.config, GLMConfig):
+        if isinstance(plan.config, GLMConfig | noise_aware_glm.NoiseAwareConfig):
             return of_posterior(plan, released, float(np.max(self.prior_scale_)))
         if isinstance(plan.config, dp_vi.DPVIConfig):
             return of_noise(plan.config.noise_share, "fewer features", NOISE_OF_LINES)

@@ -51,9 +51,7 @@ def checking(estimator: Any, X: Any, *, fit: bool = True) -> Iterator[dict[str, 
         raise ValueError(NO_ARRAY)
     names = list(getattr(X, "columns", ()))
     if twice := sorted({str(name) for name in names if names.count(name) > 1}):
-        remedy = "rename or drop them"
-        text = f"Expected columns of X with names that differ, got {twice} twice: {remedy}."
-        raise ValueError(text)
+        raise ValueError(f"Expected column names to differ, got {twice} twice: rename or drop one.")
     is_public, waited_for = n_is_public(estimator), fit or hasattr(estimator, "transform")
     with without_data(n_is_public=is_public):
         yield {"ensure_min_samples": 0} if waited_for and not is_public else {}
@@ -136,11 +134,9 @@ def check_features_and_labels(
     >>> check_features_and_labels(DPSGDClassifier(), [[1], [2]], ["b", "a"], declared=True)[1]
     array(['b', 'a'], dtype='<U1')
     """
-    of_text = isinstance(y, np.ndarray) and y.dtype.kind == "T"
-    labels: Any = y.astype(object) if of_text else y  # scikit-learn does not read numpy's text
     how = {"dtype": dtype, "accept_sparse": "csr" if sparse else False, **checks}
     with checking(estimator, X) as least:
-        rows, y = validate_data(estimator, X, labels, **least | how)
+        rows, y = validate_data(estimator, X, _as_objects(y), **least | how)
         if not declared:
             # Doubled: a warning that most labels are distinct would reveal how many rows there are.
             check_classification_targets(np.tile(y, 2))
@@ -198,14 +194,20 @@ def check_features_and_targets(
         return _plain(rows, X), finite(y)
 
 
+def _as_objects(y: Any) -> Any:
+    """Text of numpy's newer kind as objects, which scikit-learn reads."""
+    return y.astype(object) if isinstance(y, np.ndarray) and y.dtype.kind == "T" else y
+
+
 def check_labels(X: ArrayLike, y: Given, classes: np.ndarray) -> np.ndarray:
     """Check class labels, (n,), of rows to score: one per row, of the kind of the classes."""
     with without_data(LABELS):
-        labels = column_or_1d(y)
+        labels = column_or_1d(_as_objects(y))
     with without_data():
         check_consistent_length(X, labels)
     with without_data(LABELS):
-        unique_labels(np.tile(classes, 2), np.tile(labels, 2))  # twice: else many look continuous
+        if not labels.dtype.kind == classes.dtype.kind == "S":  # bytes, which scikit-learn refuses
+            unique_labels(np.tile(classes, 2), np.tile(labels, 2))  # twice: else continuous
     return labels
 
 

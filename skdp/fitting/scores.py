@@ -137,7 +137,7 @@ class R2Mixin(RegressorMixin):
         predict: Any = self.predict  # type: ignore[attr-defined]
         if is_dask(X):
             return r2_of_blocks(predict, X, y, sample_weight)
-        return r2_of(predict(X), targets_of(X, y), sample_weight)
+        return r2_of(predict(X), _targets_beside(self, X, y), sample_weight)
 
 
 def r2_of(predicted: np.ndarray, y: ArrayLike, sample_weight: Given) -> float:

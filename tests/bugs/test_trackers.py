@@ -4,13 +4,17 @@ import math
 
 import numpy as np
 import pytest
+import torch
 
 from skdp import BudgetExceededError, DPSGDClassifier, PrivacyLedger
+from skdp import DPVariationalLogisticRegression as Logistic
+from skdp import DPVariationalPoissonRegression as Poisson
 from skdp.engine import release_hook
 from skdp.mechanisms import GeometricMechanism
 from skdp.privacy import epsilon
+from skdp.privacy.gdp import gdp_delta
 from skdp.privacy.noise_calibration import calibrate_noise_multiplier
-from skdp.statistics import dp_mean, dp_quantile, dp_sum
+from skdp.statistics import dp_histogram, dp_mean, dp_quantile, dp_sum, dp_var
 
 pytestmark = pytest.mark.filterwarnings("ignore::skdp.PrivacyWarning", "error::RuntimeWarning")
 X = np.random.default_rng(0).uniform(-1, 1, (60, 3))
@@ -96,3 +100,72 @@ def test_a_batch_without_some_of_the_classes_teaches_the_one_it_has():
     before = model.predict_proba(X)
     after = model.partial_fit(X, np.full(60, 2)).predict_proba(X)
     assert (after[:, 2] > before[:, 2]).all()
+
+
+def test_a_quantile_among_many_duplicates_is_found():
+    """IBM's library, #107: all probabilities underflow, and their sum is 0."""
+    x = np.append(np.full(80_000, 65_000), np.arange(20_000) * 25)
+    found = [dp_quantile(x, lower=0, upper=500_000, epsilon=e).value for e in (0.3, 0.5, 1.0)]
+    np.testing.assert_allclose(found, 65_000, atol=1.0)
+
+
+def test_two_quantiles_of_one_seed_are_the_same_again():
+    """IBM's library, #79: the seed does not reach the calls for each of them."""
+    how = {"lower": -1, "upper": 1, "epsilon": 1.0}
+    found = [dp_quantile(X[:, 0], [0.3, 0.6], **how, random_state=seed).value for seed in (0, 0, 1)]
+    assert ((found[0] == found[1]) & (found[0] != found[2])).all()
+
+
+def test_a_budget_that_is_no_limit_leaves_no_noise():
+    """IBM's library, #97: accuracy at ε = 10⁷ is that at .001."""
+    y, facts = (X[:, 0] > 0).astype(int), {"classes": [0, 1], "n_samples": 60}
+    assert Logistic(1e7, **facts).fit(X, y).score(X, y) > 0.9
+    assert np.mean([Logistic(1e-3, **facts).fit(X, y).score(X, y) for _ in range(9)]) < 0.9
+
+
+def test_a_mean_that_is_rounded_moves_no_variance():
+    """opendp/opendp#2923: deviations from a mean of 2⁵⁰ + 1/4, which one record rounds away."""
+    x = np.append(2.0**50 + 0.5, np.full(1023, 2.0**50 + 0.25))
+    assert dp_var(x, lower=2.0**50, upper=2.0**50 + 1, epsilon=50.0).value < 0.01
+
+
+def test_a_variance_is_never_negative():
+    """opendp/smartnoise-sdk#547: its square root is NaN where the noise is large."""
+    assert min(dp_var(X[:, 0], lower=-9, upper=9, epsilon=0.01).value for _ in range(50)) >= 0.0
+
+
+def test_values_at_the_edges_of_bins_and_just_below_are_in_theirs():
+    """opendp/smartnoise-sdk#541: negative ones go to the neighbouring bin."""
+    edges = np.array([-2.0, -1.0, -0.5, 0.0, 0.5, 2.0])
+    for x in (edges[:-1], np.nextafter(edges[1:], -9.0)):
+        found = dp_histogram(np.repeat(x, 100), edges, epsilon=50.0).value
+        np.testing.assert_allclose(found, 100, atol=5)
+
+
+def test_counts_of_columns_in_large_units_have_coefficients():
+    """scikit-learn/scikit-learn#27016: steps overflow, and all coefficients stay 0."""
+    rows = np.random.default_rng(1).uniform(0, [3e3, 1e6], (2000, 2))
+    y = np.random.default_rng(2).poisson(np.exp(rows[:, 0] / 1e3 - 0.5))
+    model = Poisson(50.0, n_samples=2000, largest_count=30, bounds=[(0, 3e3), (0, 1e6)])
+    np.testing.assert_allclose(model.fit(rows, y).coef_ * [1e3, 1e6], [1, 0], atol=0.15)
+
+
+@pytest.mark.parametrize(("sigma", "rate", "steps"), [(1.0, 0.2, 500), (0.1, 0.2, 10)])
+def test_a_large_loss_is_a_number(sigma, rate, steps):
+    """microsoft/prv_accountant#42, meta-pytorch/opacus#601: approximations break, with a riddle."""
+    run = {"noise_multiplier": sigma, "n_steps": steps, "delta": 1e-5}
+    assert 5.0 < epsilon(sampling_rate=rate, **run) < epsilon(**run) < math.inf
+
+
+def test_a_tail_beyond_all_doubles_is_0_and_not_nan():
+    """google/differential-privacy#430: e^ε overflows from ε = 709 on."""
+    assert [gdp_delta(mu, 1e3) for mu in (1.0, 20.0, 60.0)] == [0.0, pytest.approx(0.0), 1.0]
+
+
+def test_a_layer_of_frozen_weights_trains_its_bias():
+    """meta-pytorch/opacus#436, #542: sizes differ where one of both is frozen."""
+    layer = torch.nn.Linear(3, 2)
+    layer.weight.requires_grad_(False)
+    fitted = DPSGDClassifier(9.0, classes=[0, 1], module=layer, n_samples=60).fit(X, np.ones(60))
+    assert torch.equal(fitted.module_.weight, layer.weight)
+    assert torch.diff(fitted.module_.bias - layer.bias) > 0

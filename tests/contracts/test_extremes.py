@@ -16,17 +16,8 @@ EPSILONS = (1e-30, 1e-5, 1e5)  # each is another search for the noise
 NO_SIZES = {"max_iter", "n_samples", "batch_size", "epochs", "hidden_layer_sizes", "n_components"}
 NO_SIZES |= {"n_posterior_samples", "physical_batch_size", "n_parameters", "module", "burn_in"}
 NO_SIZES |= {"thinning", "verbose", "random_state", "device", "estimator"}
-NO_SIZES |= {
-    "neighboring_relation",
-    "unit",
-    "accountant",
-    "log_likelihood",
-    "epsilon",
-    "n_bins",
-    "lower",
-    "upper",
-    "noise_multiplier",
-}
+NO_SIZES |= {"neighboring_relation", "unit", "accountant", "log_likelihood", "epsilon", "n_bins"}
+NO_SIZES |= {"lower", "upper", "noise_multiplier"}
 NUMBERS = {
     "data_norm", "prior_scale", "max_sample_weight", "clip_norm", "learning_rate", "largest_count",
     "theta_norm", "residual_bound", "likelihood_power", "temperature",

@@ -25,34 +25,15 @@ EXCUSED = {
 SLOWEST = ("DPSGLDClassifier, secure", "DPSGLDRegressor, secure")
 # The others repeat what these show, and take longer.
 QUICK = [
-    "DPVariationalLogisticRegression, dpvi",
-    "DPVariationalLinearRegression",
-    "DPVariationalPoissonRegression, dpvi, Poisson",
-    "DPVariationalModel",
-    "DPSGDClassifier",
-    "DPSGDRegressor",
-    "DPSGLDClassifier",
-    "DPSGLDRegressor",
-    "OPSPosteriorSampler, exact",
-    "OPSRegressor",
-    "DPTemperatureScaler",
-    "DPConformalClassifier",
-    "DPPCA",
-    "DPStandardScaler",
-    "DPQuantileScaler",
-    "DPQuantileScaler, pure",
-    "DPBins",
-    "DPBins, ordinal",
-    "AdditiveFeatures",
-    "AdditiveFeatures, splines",
-    "AdditiveFeatures, onehot",
-    "BoundedScaler",
-    "NormClipper",
-    "NormClipper, norm",
-    "GaborTransformer",
-    "ScatteringTransformer",
+    "DPVariationalLogisticRegression, dpvi", "DPVariationalLinearRegression",
+    "DPVariationalPoissonRegression, dpvi, Poisson", "DPVariationalModel", "DPSGDClassifier",
+    "DPSGDRegressor", "DPSGLDClassifier", "DPSGLDRegressor", "OPSPosteriorSampler, exact",
+    "OPSRegressor", "DPTemperatureScaler", "DPConformalClassifier", "DPPCA", "DPStandardScaler",
+    "DPQuantileScaler", "DPQuantileScaler, pure", "DPBins", "DPBins, ordinal", "AdditiveFeatures",
+    "AdditiveFeatures, splines", "AdditiveFeatures, onehot", "BoundedScaler", "NormClipper",
+    "NormClipper, norm", "GaborTransformer", "ScatteringTransformer",
     "ScatteringTransformer, groups",
-]
+]  # fmt: skip
 
 
 @pytest.mark.slow

@@ -201,6 +201,7 @@ def test_labels_of_numpys_newer_text_are_labels(declared):
     model = DPVariationalLogisticRegression(50.0, classes=declared, n_samples=100)
     fitted = model.fit(X, y.astype(np.dtypes.StringDType()))
     assert fitted.predict(X[:2]).tolist() == ["no", "yes"]
+    assert fitted.score(X, y.astype(np.dtypes.StringDType())) == fitted.score(X, y) > 0.9
 
 
 @pytest.mark.parametrize("kind", [np.float32, np.float16])
@@ -212,3 +213,9 @@ def test_rows_of_the_declared_norm_are_not_longer_for_their_precision(kind):
     )
     model.fit(rows, (rows[:, 0] > 0).astype(int))
     assert not [told for told in model.diagnostics_ if "longer" in told]
+
+
+def test_values_at_their_bounds_are_not_beyond_for_their_precision():
+    rows, bounds = np.tile(np.float32([[0.1], [-0.1]]), (250, 1)), (-0.1, 0.1)
+    model = DPVariationalLinearRegression(50.0, bounds=bounds, target_bounds=bounds, n_samples=500)
+    assert model.fit(rows, rows[:, 0]).diagnostics_ == ()

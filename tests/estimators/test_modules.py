@@ -634,6 +634,9 @@ class TestDatasets:
         assert any("item of the dataset" in words for words in model.privacy_.assumptions)
         np.testing.assert_array_equal(model.predict(pictures), model.predict(pictures.X))
         assert model.score(pictures) == model.score(pictures.X, pictures.y)
+        line = DPSGDRegressor(n_samples=40, max_iter=1)
+        data = TensorDataset(torch.linspace(0, 1, 40)[:, None], torch.linspace(0, 1, 40))
+        assert line.fit(data).score(data) == line.score(*(x.numpy() for x in data.tensors))
         model.fit(pictures.X, pictures.y)
         assert not any("item" in words for words in model.privacy_.assumptions)
 

@@ -387,11 +387,7 @@ class TestSimulate:
     def test_gives_a_clip_that_is_public(self):
         clips = {
             (relation, n): make(
-                student,
-                3,
-                simulate=draw_student,
-                neighboring_relation=relation,
-                n_samples=n,
+                student, 3, simulate=draw_student, neighboring_relation=relation, n_samples=n
             )
             .plan(n_features=2)
             .config.clip_norm
@@ -502,10 +498,7 @@ class TestErrors:
                 lambda theta, x: normal_mean(theta, x) if x[0, 0] < 9 else x[:, 0],
                 r"differentiable record by record.*\.item\(\)",
             ),
-            (
-                lambda theta, x: torch.sqrt(0 * x[:, 0] * theta[0]),
-                "finite gradients",
-            ),
+            (lambda theta, x: torch.sqrt(0 * x[:, 0] * theta[0]), "finite gradients"),
             (lambda theta, x, y: logistic(theta, x, y), "missing 1 required.*give y to fit"),
         ],
     )
@@ -669,6 +662,17 @@ class TestFit:
 
 def line(theta, x, y):
     return Normal(x @ theta[:2] + theta[2], theta[3].exp()).log_prob(y)
+
+
+@pytest.mark.parametrize("scale", [1e-6, 1e-2])
+def test_a_posterior_that_is_the_prior_says_so(scale):
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, (2000, 3))
+    y = (X[:, 0] > 0.3 * rng.logistic(size=2000)).astype(float)
+    model = make(logistic, 3, prior=3.0, epsilon=2.0, n_samples=2000)
+    assert "every parameter" not in " ".join(model.fit(X, y).diagnostics_)
+    with pytest.warns(FitWarning, match="of every parameter is about as wide as its prior"):
+        model.fit(scale * X, y)
 
 
 @pytest.mark.parametrize("epsilon", [2.0, INF])

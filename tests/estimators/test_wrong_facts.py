@@ -14,6 +14,7 @@ from torch import nn
 from skdp import (
     BoundedScaler,
     DPAdditiveClassifier,
+    DPAdditivePoissonRegressor,
     DPAdditiveRegressor,
     DPSGDClassifier,
     DPSGDRegressor,
@@ -110,10 +111,13 @@ def said_by_some_fit(model, y):
     return " ".join(sentence for _ in range(6) for sentence in model.fit(X, y).diagnostics_)
 
 
-@pytest.mark.thorough
-def test_a_posterior_that_found_nothing_says_so():
-    model = DPVariationalPoissonRegression(largest_count=1e6, n_samples=N)
-    assert LOST in said_by_some_fit(model, COUNTS)
+@pytest.mark.parametrize("model", [
+    DPVariationalPoissonRegression(largest_count=1e6, n_samples=N),
+    DPAdditivePoissonRegressor(n_samples=N), DPAdditiveClassifier(classes=[0, 1], n_samples=N),
+], ids=lambda m: type(m).__name__)  # fmt: skip
+def test_a_posterior_that_found_nothing_says_so(model):
+    y = COUNTS if hasattr(model, "largest_count") else LABELS
+    assert LOST in said_by_some_fit(model, RNG.permutation(y))
 
 
 @pytest.mark.parametrize("diagonal", [True, False])

@@ -10,24 +10,17 @@ from skdp.engine.linear_sums import LinearClippedSum
 
 LINEAR = "skdp.estimators._linear"
 POINTS = [
-    "skdp.fitting.declared.check_budget",
-    f"{LINEAR}.check_features_and_labels",
-    f"{LINEAR}.encode_labels",
-    "skdp.privacy.budget.calibrate_schedule",
-    "skdp.privacy.report.PrivacyReport.of",
-    "skdp.privacy.ledger.charge",
-    "skdp.privacy.ledger.PrivacyLedger._check",
-    "skdp.fitting.charge.streams",
-    "skdp.rows.records.LinearRows.of",
-    "skdp.algorithms.parts.gaussian_runs.run",
-    "skdp.rows.records.LinearRows.take",
-    "skdp.engine.linear_sums.LinearClippedSum.__call__",
-    "skdp.fitting.streams.SecureStream.normal",
-    "skdp.engine.loop.gaussian",
+    "skdp.fitting.declared.check_budget", f"{LINEAR}.check_features_and_labels",
+    f"{LINEAR}.encode_labels", "skdp.privacy.budget.calibrate_schedule",
+    "skdp.privacy.report.PrivacyReport.of", "skdp.privacy.ledger.charge",
+    "skdp.privacy.ledger.PrivacyLedger._check", "skdp.fitting.charge.streams",
+    "skdp.rows.records.LinearRows.of", "skdp.algorithms.parts.gaussian_runs.run",
+    "skdp.rows.records.LinearRows.take", "skdp.engine.linear_sums.LinearClippedSum.__call__",
+    "skdp.fitting.streams.SecureStream.normal", "skdp.engine.loop.gaussian",
     "skdp.algorithms.noise_aware_logit.NoiseAwareLogit.update",
     "skdp.algorithms.noise_aware_logit.NoiseAwareLogit.posterior",
     f"{LINEAR}.NormalPosterior._keep",
-]
+]  # fmt: skip
 
 
 class CrashError(BaseException):

@@ -167,19 +167,8 @@ def test_markdown_of_hostile_text_renders_as_text():
     report = replace(PrivacyReport.of(EVENT, delta=1e-5, sampling=HOSTILE), settings=(HOSTILE,))
     tags = {tag for tag, _ in _Tags(render(report.to_markdown(HOSTILE))).tags}
     assert tags <= {
-        "h1",
-        "h2",
-        "p",
-        "strong",
-        "ul",
-        "li",
-        "table",
-        "thead",
-        "tbody",
-        "tr",
-        "td",
-        "th",
-    }
+        "h1", "h2", "p", "strong", "ul", "li", "table", "thead", "tbody", "tr", "td", "th",
+    }  # fmt: skip
 
 
 def test_names_of_classes_are_text(tmp_path):

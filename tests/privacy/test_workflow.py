@@ -179,10 +179,8 @@ PASSING = [
 
 # (step, data): every one must leak.
 LEAKING = [
-    (preprocessing.StandardScaler(), numbers),
-    (preprocessing.MinMaxScaler(), numbers),
-    (preprocessing.MaxAbsScaler(), numbers),
-    (preprocessing.RobustScaler(), numbers),
+    (preprocessing.StandardScaler(), numbers), (preprocessing.MinMaxScaler(), numbers),
+    (preprocessing.MaxAbsScaler(), numbers), (preprocessing.RobustScaler(), numbers),
     (preprocessing.QuantileTransformer(n_quantiles=N), numbers),
     (preprocessing.PowerTransformer(), numbers),
     (preprocessing.KBinsDiscretizer(strategy="uniform"), numbers),
@@ -192,21 +190,15 @@ LEAKING = [
     (preprocessing.OneHotEncoder(**LISTS, min_frequency=20), evenly),
     (preprocessing.OneHotEncoder(**LISTS, max_categories=2), evenly),
     (preprocessing.OrdinalEncoder(handle_unknown="use_encoded_value", unknown_value=-1), codes),
-    (preprocessing.TargetEncoder(), codes),
-    (preprocessing.MultiLabelBinarizer(), label_sets),
+    (preprocessing.TargetEncoder(), codes), (preprocessing.MultiLabelBinarizer(), label_sets),
     (impute.SimpleImputer(), with_gaps),
     (impute.SimpleImputer(**CONSTANT, add_indicator=True), with_gaps),
-    (impute.SimpleImputer(strategy="most_frequent"), with_gaps),
-    (impute.KNNImputer(), with_gaps),
+    (impute.SimpleImputer(strategy="most_frequent"), with_gaps), (impute.KNNImputer(), with_gaps),
     (impute.IterativeImputer(), with_gaps),
-    (impute.MissingIndicator(error_on_new=False), with_gaps),
-    (decomposition.PCA(2), numbers),
-    (decomposition.IncrementalPCA(2), numbers),
-    (decomposition.KernelPCA(2), numbers),
-    (decomposition.TruncatedSVD(2), numbers),
-    (decomposition.FastICA(2, random_state=0), numbers),
-    (decomposition.NMF(2, random_state=0), numbers),
-    (decomposition.FactorAnalysis(2), numbers),
+    (impute.MissingIndicator(error_on_new=False), with_gaps), (decomposition.PCA(2), numbers),
+    (decomposition.IncrementalPCA(2), numbers), (decomposition.KernelPCA(2), numbers),
+    (decomposition.TruncatedSVD(2), numbers), (decomposition.FastICA(2, random_state=0), numbers),
+    (decomposition.NMF(2, random_state=0), numbers), (decomposition.FactorAnalysis(2), numbers),
     (decomposition.LatentDirichletAllocation(2, random_state=0), numbers),
     (discriminant_analysis.LinearDiscriminantAnalysis(), numbers),
     (neighbors.NeighborhoodComponentsAnalysis(2, random_state=0), numbers),
@@ -221,13 +213,10 @@ LEAKING = [
     (ensemble.RandomTreesEmbedding(3, random_state=0), numbers),
     (cluster.KMeans(2, random_state=0), numbers),
     (cluster.Birch(n_clusters=None, threshold=0.1), numbers),
-    (cluster.FeatureAgglomeration(2), numbers),
-    (manifold.Isomap(), numbers),
-    (text.CountVectorizer(), texts),
-    (text.TfidfVectorizer(), texts),
-    (text.TfidfVectorizer(vocabulary=VOCABULARY), texts),
-    (text.TfidfTransformer(), counts),
-]
+    (cluster.FeatureAgglomeration(2), numbers), (manifold.Isomap(), numbers),
+    (text.CountVectorizer(), texts), (text.TfidfVectorizer(), texts),
+    (text.TfidfVectorizer(vocabulary=VOCABULARY), texts), (text.TfidfTransformer(), counts),
+]  # fmt: skip
 
 
 def parametrized(cases):

@@ -89,12 +89,7 @@ LABELS = {"classes": [0, 1], "max_iter": 3}
 BOUNDS = {"target_bounds": (0, 1), "max_iter": 3}
 MUCH = {"epsilon": 200.0}  # second moments in full, and the slope
 LOUD = {"epsilon": None, "noise_multiplier": 0.5, "max_iter": 21}
-EDGES = {
-    "bounds": [(0, 1e6), (-10, 10), (-1, 1)],
-    "edges": "private",
-    "n_bins": 8,
-    "epsilon": 60.0,
-}
+EDGES = {"bounds": [(0, 1e6), (-10, 10), (-1, 1)], "edges": "private", "n_bins": 8, "epsilon": 60.0}
 CASES = [
     *ways(DPSGDClassifier, *NETWORKS, *SECURE, **LABELS),
     *ways(DPSGDRegressor, *NETWORKS[:3], *SECURE[:2], **BOUNDS),

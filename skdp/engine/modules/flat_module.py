@@ -182,6 +182,7 @@ def _is_frozen(part: nn.Module) -> bool:
 
 
 _GRADIENT_HOOKS = "_backward_hooks", "_backward_pre_hooks", "_post_accumulate_grad_hooks"
+_GRADIENT_HOOKS += "_global_backward_hooks", "_global_backward_pre_hooks"  # of all modules
 
 
 def _copied(module: nn.Module) -> nn.Module:
@@ -197,7 +198,7 @@ def _copied(module: nn.Module) -> nn.Module:
         raise ValueError("Expected layers that know their shape, got a lazy one; give its sizes.")
     if any(p.is_meta for p in module.parameters()):
         raise ValueError("Expected module to hold weights, but they are on the meta device.")
-    for part in (*module.modules(), *module.parameters()):
+    for part in (*module.modules(), *module.parameters(), nn.modules.module):
         if any(getattr(part, name, None) for name in _GRADIENT_HOOKS):
             raise ValueError(
                 "Expected module without gradient hooks, which act on sums of records, and not on "
