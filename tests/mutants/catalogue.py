@@ -274,7 +274,7 @@ SECTIONS = {
 -return opened(number, lambda number: read(held))
 +mine = vars(_done).setdefault((task._closed, number), [])
 +mine.append(opened(number, lambda number: read(held)))
-+return mine[0] if isinstance(mine[0], Seen) else added(mine)
++return mine[0] if isinstance(mine[0], chunk_tasks.Seen) else chunk_tasks.added(mine)
 @@ _answers: partitions of a scheduler that fails count as nothing
 -[Lost()] * n
 +[None] * n
