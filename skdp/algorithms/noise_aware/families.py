@@ -101,8 +101,8 @@ _ONE = np.ones((1, 1))
 
 def _along(slopes: np.ndarray, logits: np.ndarray, p: np.ndarray) -> np.ndarray:
     """Mean of slopes x² over mean slope, x the standardised logits (m, k) of shares p (m,)."""
-    x2 = (logits - p @ logits) ** 2
-    return (p @ (slopes * x2) / np.maximum(p @ x2, 1e-12) + 1e-12) / (p @ slopes + 1e-12)
+    x2, mean = (logits - p @ logits) ** 2 + 1e-12, np.maximum(p @ slopes, 1e-300)
+    return np.maximum(p @ (slopes * x2) / (p @ x2) / mean, 1e-9)
 
 
 def _usual_of_one(family: Any, logits: np.ndarray, p: np.ndarray, w: np.ndarray) -> Usual:
