@@ -8,13 +8,19 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from skdp.algorithms.gaussian_posterior import GaussianPosterior
 from skdp.algorithms.parts.binned_moments import BinnedMoments
 from skdp.algorithms.parts.binned_rows import BinnedRows
-from skdp.algorithms.parts.gaussian_runs import mean_logarithm
+from skdp.algorithms.parts.gaussian_runs import (
+    far_below,
+    mean_logarithm,
+    release_plan_of,
+    rows_told,
+)
 from skdp.algorithms.parts.logit_posterior import Found, Given, pooled, scales_by_evidence
 from skdp.algorithms.parts.logit_rows import (
     LogitRows,
@@ -23,17 +29,16 @@ from skdp.algorithms.parts.logit_rows import (
     transposed,
     without_noise,
 )
-from skdp.algorithms.parts.noise_aware_run import (
-    GRAM,
-    MAX_LOGIT,
-    TRACE,
-    NoiseAwareState,
-    NoiseAwareUpdate,
-)
 from skdp.algorithms.parts.noisy_moments import believed, floored
 from skdp.engine.linear_sums import unpacked
 from skdp.fitting.streams import SecureStream
 from skdp.models.bounded_scores import Score
+
+if TYPE_CHECKING:
+    from skdp.algorithms.noise_aware_glm import NoiseAwareConfig
+
+GRAM, TRACE = "gram", "trace"
+MAX_LOGIT = 1e4  # of a row at the norm bound, where a gradient is asked for
 
 # Constants, the same for every data set, ε, n and d; benchmarks/noise_aware_defaults.py of 0.2.0
 # has the study behind them.
@@ -59,29 +64,117 @@ MOST_INTEGRATED = 300  # beyond which the second moments are taken to be known
 BELIEF_ENTRIES, LEAST_BELIEFS = 2400, 8  # parameters times draws of the second moments, and draws
 
 
-class NoiseAwareLogit(NoiseAwareUpdate):
-    """Inference for one logit."""
+class NoiseAwareState(NamedTuple):
+    """All of it is a function of what has been released."""
+
+    mean: np.ndarray  # θ_t, scaled to rows of norm ≤ 1, (1, KD)
+    scales: np.ndarray  # τ, (blocks,)
+    rows: LogitRows | None = None  # what Ã, H̃ and the gradients say, their noise taken out
+    gradients: tuple[np.ndarray, ...] = ()  # g̃_t
+    queries: tuple[np.ndarray, ...] = ()  # θ_t at which they were asked for
+    moments: np.ndarray | None = None  # Ã, (D, D), or its trace, (1,)
+    slope: tuple[np.ndarray, np.ndarray, LogitRows] | None = None  # H̃, its θ, what was believed
+    scatter: np.ndarray | None = None  # Σ s sᵀ at the last θ, (D, D)
+    offset: tuple[float, float] = (0.0, 0.0)  # mean and variance of what is added to logits
+
+
+class NoiseAwareLogit:
+    """What is asked for, and what is taken in.
+
+    Parameters
+    ----------
+    config : NoiseAwareConfig
+        Public facts of the run.
+    weighted : bool, default=False
+        Whether rows have weights: there are as many rows as these come to, by a noisy sum where
+        the intercept tells one.
+    """
+
+    def __init__(self, config: NoiseAwareConfig, weighted: bool = False) -> None:
+        self.config, self.weighted = config, weighted
+        self.R = config.row_bound
+        self.size = math.prod(config.shape)
+        bound = config.weight_bound * config.of_person * config.clip_norm
+        self.noise_variance = (config.noise_multiplier * bound / self.R) ** 2  # ν²
+        self.plan = release_plan_of(config)
+        self.moments_scale = self.noise_scale("moments")  # in Ã, or in its trace
+        self.prior = config.prior
+
+    def noise_scale(self, kind: str) -> float:
+        """Deviation of the noise of a release, in the units of rows of norm ≤ 1, squared."""
+        step = self.config.releases.index(kind)
+        return self.plan.step(self.config.shape, step)[1].scale / self.R**2
+
+    def init(self) -> NoiseAwareState:
+        """Start at the prior's mean."""
+        return NoiseAwareState(np.zeros((1, self.size)), self.prior.start)
+
+    def query(self, state: NoiseAwareState) -> np.ndarray:
+        """θ_t, the posterior mean so far."""
+        theta = state.mean.reshape(self.config.shape) / self.R
+        return theta - self.unit(state)
+
+    def unit(self, state: NoiseAwareState) -> np.ndarray:
+        """Mean offset, (D,), which the intercept takes up: exposures may be in any unit."""
+        unit = np.zeros(self.config.shape[1])
+        if self.config.fit_intercept:
+            unit[-1] = state.offset[0]
+        return unit
+
+    def short_rows(self, state: NoiseAwareState) -> float | None:
+        """Root mean square norm of the features, where it is clearly far below their bound."""
+        assert state.moments is not None
+        size = 1 if self.config.curvature == TRACE else self.config.shape[1]
+        trace = float(np.trace(np.atleast_2d(state.moments)))
+        noise = self.moments_scale * math.sqrt(size)
+        return far_below(trace, noise, self.config, self.n_found(state))
+
+    def with_moments(self, state: NoiseAwareState, released: np.ndarray) -> NoiseAwareState:
+        """Take in the second moments, and with weights the number of rows that they tell."""
+        moments = released / self.R**2
+        if self.config.curvature == GRAM:
+            moments = unpacked(moments, self.config.shape[1])
+        state = state._replace(moments=moments)
+        if self.weighted and (found := self.n_found(state)) is not None:
+            self.config = replace(self.config, n_rows=rows_told(*found))
+        return state
+
+    def n_found(self, state: NoiseAwareState) -> tuple[float, float] | None:
+        """Noisy number of records, by the intercept's second moment."""
+        if state.moments is None or not self.config.fit_intercept or state.moments.ndim < 2:
+            return None
+        return float(state.moments[-1, -1]) * self.R**2, self.moments_scale * self.R**2
+
+    def in_units(
+        self, mean: np.ndarray, covariance: np.ndarray, scales: np.ndarray
+    ) -> GaussianPosterior:
+        """The posterior in the units of the rows as they are, from draws (n, blocks) of τ."""
+        covariance = (covariance + covariance.T) / (2.0 * self.R**2)
+        scales = self.prior.summary(scales, self.config.n_features) / self.R
+        return GaussianPosterior(
+            mean.reshape(self.config.shape) / self.R, covariance, prior_scales=scales
+        )
 
     def update(self, state: NoiseAwareState, noisy: np.ndarray, step: int) -> NoiseAwareState:
         """Take in one release."""
-        released, config = noisy, self.config
-        if config.exposed and step == 0:
-            return state._replace(offset=mean_logarithm(released, self.plan.noise_scale(0)))
-        if step == config.exposed:
-            state = self.with_moments(state, released)
+        config, kind = self.config, self.config.releases[step]
+        if kind == "offset":
+            return state._replace(offset=mean_logarithm(noisy, self.plan.noise_scale(0)))
+        if kind == "moments":
+            state = self.with_moments(state, noisy)
             assert state.moments is not None
             mean, variance = state.offset
             offset = (0.0 if config.fit_intercept else mean, variance)
             return state._replace(rows=self.beliefs(state.moments, offset))
+        if kind == "gradient":
+            return self._moved(state, noisy.ravel()[None] / self.R)
+        matrix = unpacked(noisy / self.R**2, self.size)
+        if kind == "scatter":
+            return state._replace(scatter=matrix)
         assert state.rows is not None
-        if step == config.slope_step:
-            slope = unpacked(released / self.R**2, self.size)
-            before = replace(state.rows, n_rows=config.n_rows)
-            rows = self.corrected(before, slope, state.mean)
-            return state._replace(slope=(slope, state.mean, before), rows=rows)
-        if step == config.scatter_step:
-            return state._replace(scatter=unpacked(released / self.R**2, self.size))
-        return self._moved(state, released.ravel()[None] / self.R)
+        before = replace(state.rows, n_rows=config.n_rows)
+        rows = self.corrected(before, matrix, state.mean)
+        return state._replace(slope=(matrix, state.mean, before), rows=rows)
 
     def _moved(self, state: NoiseAwareState, gradient: np.ndarray) -> NoiseAwareState:
         """Take in a gradient, and go to the mode and the likeliest τ given all of them."""
@@ -105,8 +198,6 @@ class NoiseAwareLogit(NoiseAwareUpdate):
         return state._replace(mean=found.mode / largest, scales=scales)
 
     def _likeliest(self, mode: np.ndarray, information: np.ndarray) -> np.ndarray:
-        if self.prior.known:
-            return self.prior.start
         return self.prior.likeliest(mode[0], np.diag(np.linalg.inv(information[0])))
 
     def beliefs(
@@ -279,9 +370,8 @@ class NoiseAwareLogit(NoiseAwareUpdate):
     def corrected(self, rows: LogitRows, slope: np.ndarray, where: np.ndarray) -> LogitRows:
         """Beliefs whose slope at one θ is the released one, as far as that is not noise."""
         where = np.broadcast_to(where, (len(rows), self.size))
-        assert self.config.slope_step is not None
-        scale = self.noise_scale(self.config.slope_step)
-        return rows.with_slope(where, without_noise(rows.slope(where), slope, scale))
+        found = without_noise(rows.slope(where), slope, self.noise_scale("slope"))
+        return rows.with_slope(where, found)
 
     def given(self, state: NoiseAwareState, rows: LogitRows) -> Given:
         """What all gradients say, moved to where the run stands by the likeliest beliefs.
@@ -337,10 +427,10 @@ class NoiseAwareLogit(NoiseAwareUpdate):
     def _robust(self, given: Given, state: NoiseAwareState) -> Given:
         """Take the scatter of the scores from what was released of it, where it was."""
         config = self.config
-        if state.scatter is None or config.scatter_step is None:
+        if state.scatter is None:
             return given
         model = given.rows.variance(np.broadcast_to(state.mean, given.statistic.shape))
-        scale = self.noise_scale(config.scatter_step)
+        scale = self.noise_scale("scatter")
         # k̄ rows of a person scatter up to k̄ times as much as the model says of so many.
         error = SCATTER_ERROR if config.persons is None else config.persons.rows_per_group
         error *= max(1.0, config.weight_bound)  # Σ w² is up to so many times Σ w
