@@ -116,7 +116,8 @@ class NoiseAwareConfig(LinearRun):
     curvature : {"gram", "trace"}
         Whether second moments are released in full or their trace alone.
     exposed : bool
-        Whether logits have offsets, whose magnitudes are released first.
+        Whether logits have offsets, whose magnitudes are released first; the intercept takes up
+        their mean.
     robust : bool
         Whether the scatter of the scores is released at the last θ.
     """
@@ -247,7 +248,6 @@ class NoiseAwareConfig(LinearRun):
         update = NoiseAwareLogit(self, weighted)
         state, outside = run_and_count(update.plan, rows, update, streams, progress)
         q = update.posterior(state, streams("inference"))
-        q = replace(q, mean=q.mean - update.unit(state))
         return replace(
             q,
             outside=outside,

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from skdp.algorithms.gaussian_posterior import GaussianPosterior
-from skdp.algorithms.parts.binned_moments import BinnedMoments
 from skdp.algorithms.parts.binned_rows import BinnedRows
 from skdp.algorithms.parts.gaussian_runs import (
     far_below,
@@ -21,7 +20,7 @@ from skdp.algorithms.parts.gaussian_runs import (
     release_plan_of,
     rows_told,
 )
-from skdp.algorithms.parts.logit_posterior import Found, Given, pooled, scales_by_evidence
+from skdp.algorithms.parts.logit_posterior import Given, NoiseAwareState, pooled, scales_by_evidence
 from skdp.algorithms.parts.logit_rows import (
     LogitRows,
     NormalRows,
@@ -64,20 +63,6 @@ MOST_INTEGRATED = 300  # beyond which the second moments are taken to be known
 BELIEF_ENTRIES, LEAST_BELIEFS = 2400, 8  # parameters times draws of the second moments, and draws
 
 
-class NoiseAwareState(NamedTuple):
-    """All of it is a function of what has been released."""
-
-    mean: np.ndarray  # θ_t, scaled to rows of norm ≤ 1, (1, KD)
-    scales: np.ndarray  # τ, (blocks,)
-    rows: LogitRows | None = None  # what Ã, H̃ and the gradients say, their noise taken out
-    gradients: tuple[np.ndarray, ...] = ()  # g̃_t
-    queries: tuple[np.ndarray, ...] = ()  # θ_t at which they were asked for
-    moments: np.ndarray | None = None  # Ã, (D, D), or its trace, (1,)
-    slope: tuple[np.ndarray, np.ndarray, LogitRows] | None = None  # H̃, its θ, what was believed
-    scatter: np.ndarray | None = None  # Σ s sᵀ at the last θ, (D, D)
-    offset: tuple[float, float] = (0.0, 0.0)  # mean and variance of what is added to logits
-
-
 class NoiseAwareLogit:
     """What is asked for, and what is taken in.
 
@@ -111,19 +96,16 @@ class NoiseAwareLogit:
 
     def query(self, state: NoiseAwareState) -> np.ndarray:
         """θ_t, the posterior mean so far."""
-        theta = state.mean.reshape(self.config.shape) / self.R
-        return theta - self.unit(state)
+        return self._in_units(state.mean, state)
 
-    def unit(self, state: NoiseAwareState) -> np.ndarray:
-        """Mean offset, (D,), which the intercept takes up: exposures may be in any unit."""
-        unit = np.zeros(self.config.shape[1])
-        if self.config.fit_intercept:
-            unit[-1] = state.offset[0]
-        return unit
+    def _in_units(self, mean: np.ndarray, state: NoiseAwareState) -> np.ndarray:
+        """θ in the units of the rows; the intercept takes up exposures in any unit."""
+        theta = mean.reshape(self.config.shape) / self.R
+        theta[:, -1] -= state.offset[0]
+        return theta
 
     def short_rows(self, state: NoiseAwareState) -> float | None:
         """Root mean square norm of the features, where it is clearly far below their bound."""
-        assert state.moments is not None
         size = 1 if self.config.curvature == TRACE else self.config.shape[1]
         trace = float(np.trace(np.atleast_2d(state.moments)))
         noise = self.moments_scale * math.sqrt(size)
@@ -141,19 +123,9 @@ class NoiseAwareLogit:
 
     def n_found(self, state: NoiseAwareState) -> tuple[float, float] | None:
         """Noisy number of records, by the intercept's second moment."""
-        if state.moments is None or not self.config.fit_intercept or state.moments.ndim < 2:
+        if not self.config.fit_intercept or self.config.curvature == TRACE:
             return None
         return float(state.moments[-1, -1]) * self.R**2, self.moments_scale * self.R**2
-
-    def in_units(
-        self, mean: np.ndarray, covariance: np.ndarray, scales: np.ndarray
-    ) -> GaussianPosterior:
-        """The posterior in the units of the rows as they are, from draws (n, blocks) of τ."""
-        covariance = (covariance + covariance.T) / (2.0 * self.R**2)
-        scales = self.prior.summary(scales, self.config.n_features) / self.R
-        return GaussianPosterior(
-            mean.reshape(self.config.shape) / self.R, covariance, prior_scales=scales
-        )
 
     def update(self, state: NoiseAwareState, noisy: np.ndarray, step: int) -> NoiseAwareState:
         """Take in one release."""
@@ -162,16 +134,12 @@ class NoiseAwareLogit:
             return state._replace(offset=mean_logarithm(noisy, self.plan.noise_scale(0)))
         if kind == "moments":
             state = self.with_moments(state, noisy)
-            assert state.moments is not None
-            mean, variance = state.offset
-            offset = (0.0 if config.fit_intercept else mean, variance)
-            return state._replace(rows=self.beliefs(state.moments, offset))
+            return state._replace(rows=self.beliefs(state.moments, state.offset[1]))
         if kind == "gradient":
             return self._moved(state, noisy.ravel()[None] / self.R)
         matrix = unpacked(noisy / self.R**2, self.size)
         if kind == "scatter":
             return state._replace(scatter=matrix)
-        assert state.rows is not None
         before = replace(state.rows, n_rows=config.n_rows)
         rows = self.corrected(before, matrix, state.mean)
         return state._replace(slope=(matrix, state.mean, before), rows=rows)
@@ -183,12 +151,10 @@ class NoiseAwareLogit:
         )
         if len(state.gradients) < self.n_at_zero:
             return state
-        assert state.rows is not None
         if len(state.gradients) == self.n_at_zero:
             state = state._replace(rows=self._apart(state, state.rows))
         if state.slope is None:
             state = state._replace(rows=self.learned(state))
-        assert state.rows is not None
         given = self.given(state, state.rows)
         found = given.laplace(state.mean, self.prior.precision(state.scales), STEPS_BETWEEN)
         scales = self._likeliest(found.mode, found.information)
@@ -203,14 +169,16 @@ class NoiseAwareLogit:
     def beliefs(
         self,
         moments: np.ndarray,
-        offset: tuple[float, float] = (0.0, 0.0),
+        offset: float = 0.0,
         noise: SecureStream | None = None,
     ) -> LogitRows:
         """Mean and covariance of the rows: the likeliest, or a draw from what Ã leaves possible."""
         config, n = self.config, self.config.n_rows
         D, d = config.shape[1], config.n_features
         if self.knows_bins:
-            points = self._binned(moments).points(noise)
+            tables = tuple(table / self.R for table in config.tables)
+            one, scale = config.fit_intercept / self.R, self.moments_scale / n
+            points = BinnedRows(moments / n, scale, tables, one, config.pairs).points(noise)
             square = float(np.sum(points**2)) / len(points)
             return PointRows(n, self._score(square), offset, points=points[None])
         normal = noise.normal if noise else np.zeros
@@ -241,9 +209,7 @@ class NoiseAwareLogit:
         mean[:d] += moved
         return self._rows(mean, covariance, offset)
 
-    def _rows(
-        self, mean: np.ndarray, covariance: np.ndarray, offset: tuple[float, float]
-    ) -> NormalRows:
+    def _rows(self, mean: np.ndarray, covariance: np.ndarray, offset: float) -> NormalRows:
         score = self._score(float(np.trace(covariance) + mean @ mean))
         moments = {"mean": mean[None], "covariance": covariance[None]}
         return NormalRows(self.config.n_rows, score, offset, **moments)
@@ -269,15 +235,6 @@ class NoiseAwareLogit:
             return False
         edge = self.moments_scale * math.sqrt(2.0 * self.size)
         return edge <= BARELY_TOLD * self.config.n_rows
-
-    def _binned(self, moments: np.ndarray) -> BinnedRows:
-        """What Ã tells of rows of bins."""
-        config, n = self.config, self.config.n_rows
-        tables = tuple(table / self.R for table in config.tables)
-        one = config.fit_intercept / self.R
-        return BinnedRows(
-            BinnedMoments(moments / n, self.moments_scale / n, tables, one, config.pairs)
-        )
 
     @property
     def n_at_zero(self) -> int:
@@ -380,7 +337,6 @@ class NoiseAwareLogit:
         by the one of several such errors that makes their scatter likeliest. What scatter is left
         beyond chance widens the variance of the mean.
         """
-        assert state.rows is not None
         here = state.rows.expected(state.mean)
         moves = state.rows.expected(np.concatenate(state.queries)) - here
         terms, far = np.concatenate(state.gradients) + moves, np.mean(moves**2, axis=1)
@@ -398,7 +354,6 @@ class NoiseAwareLogit:
 
     def posterior(self, state: NoiseAwareState, stream: SecureStream) -> GaussianPosterior:
         """Posterior given all releases, in the units of the rows as they are."""
-        assert state.rows is not None
         point = self._robust(self.given(state, state.rows), state)
         theta, scales = state.mean, state.scales
         for _ in range(STEPS_AT_LAST):
@@ -411,13 +366,14 @@ class NoiseAwareLogit:
         rows = state.rows if size == 1 else self._drawn_beliefs(state, size, stream)
         given = self._robust(self.given(state, rows), state)
         start = np.repeat(theta, size, axis=0)
-        q: Found = pooled(given, self.prior, start, drawn, stream, chains=self.size <= MOST_CHAINED)
-        return self.in_units(q.mean, q.covariance, q.scales)
+        q = pooled(given, self.prior, start, drawn, stream, chains=self.size <= MOST_CHAINED)
+        config, R = self.config, self.R
+        covariance = (q.covariance + q.covariance.T) / (2.0 * R**2)
+        tau = self.prior.summary(q.scales, config.n_features) / R
+        return GaussianPosterior(self._in_units(q.mean, state), covariance, prior_scales=tau)
 
     def _drawn_beliefs(self, state: NoiseAwareState, size: int, stream: SecureStream) -> LogitRows:
         """Beliefs from what Ã leaves possible, each with what is known of its slopes."""
-        assert state.rows is not None
-        assert state.moments is not None
         parts = [self.beliefs(state.moments, noise=stream) for _ in range(size)]
         # A transform that took the likeliest beliefs to a slope takes others elsewhere.
         rows = state.rows if state.slope is None else state.slope[2].as_believed
