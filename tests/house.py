@@ -24,7 +24,7 @@ BUDGET = {
     "lines of docstrings": (17_150, 13_500),
     "lines of tests": (52_700, 42_000),
     "lines of code, noise-aware": (3_000, 1_700),
-    "modules of more than 400 lines": (6, 0),
+    "modules of more than 400 lines": (5, 0),
     "lines of the longest function": (45, 45),
     "files directly under skdp": (7, 7),
     "import circles": (0, 0),

@@ -60,35 +60,36 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import ClassVar, TypeVar
+from typing import ClassVar
 
 import numpy as np
 
 from skdp.algorithms.dp_vi import target_bounds
 from skdp.algorithms.gaussian_posterior import GaussianPosterior
-from skdp.algorithms.noise_aware_logit import NoiseAwareLogit
-from skdp.algorithms.parts.gaussian_runs import COUNT_SHARE, FLOAT, GaussianRun, run_and_count
-from skdp.algorithms.parts.noise_aware_run import GRAM, TRACE
+from skdp.algorithms.noise_aware_logit import GRAM, TRACE, NoiseAwareLogit
+from skdp.algorithms.parts.gaussian_runs import COUNT_SHARE, FLOAT, LinearRun, run_and_count
 from skdp.algorithms.parts.prior_scales import PriorScales
 from skdp.engine.linear_sums import GramSum, LinearClippedSum, OutsideSum, ScoreGramSum, of_weights
-from skdp.engine.loop import ClippedSum, Progress, ReleasePlan
+from skdp.engine.loop import Progress, ReleasePlan
 from skdp.engine.magnitude_sums import MAGNITUDES, MagnitudeSum
 from skdp.engine.sampling import FullBatch
 from skdp.fitting.streams import Streams
-from skdp.fitting.validate import in_range, integer, one_of, positive
-from skdp.models.likelihoods import BoundedScores
+from skdp.fitting.validate import integer, one_of, positive
 from skdp.relations import sensitivity_factor
 from skdp.rows.chunks import rows_of
-from skdp.rows.clipping import row_bound
 from skdp.rows.records import LinearRows
-
-_T = TypeVar("_T")
 
 # Constants, the same for every data set, ε, n and d; benchmarks/noise_aware_defaults.py of 0.2.0
 # has the study behind them.
 STEPS = 20
 CURVATURE_SHARE = 0.05  # of the squared GDP budget, on Ã (or its trace) and again on H̃
-SCATTER_SHARE = 0.08  # and on Σ s sᵀ
+SHARES = {
+    "offset": COUNT_SHARE,
+    "moments": CURVATURE_SHARE,
+    "slope": CURVATURE_SHARE,
+    "scatter": 0.08,
+    "counts": COUNT_SHARE,
+}
 SLOPE_AT = 0.75  # of the steps, before H̃ is released
 DROWNED = 0.08  # edge of the spectrum of the noise in Ã over n, beyond which its trace is released
 LEAST_CLIP = 0.25  # C over the bound that the rows put on a gradient anyway
@@ -96,21 +97,13 @@ KEPT_ENTRIES = 10**8  # n·d beyond which no copy of the rows is kept between pa
 
 
 @dataclass(frozen=True)
-class NoiseAwareConfig(GaussianRun):
+class NoiseAwareConfig(LinearRun):
     """Public facts of a run: all that its event depends on.
 
     Parameters
     ----------
-    likelihood : BoundedScores
-        Of the linear model.
-    n_rows : int
-        Public number of rows, n ≥ 1.
-    n_features : int
-        Features of a row.
-    fit_intercept : bool
-        Whether each row gets a 1 appended.
-    data_norm : float
-        Norm > 0 to which the features of each row are clipped.
+    likelihood, n_rows, n_features, fit_intercept, data_norm, ...
+        As in `LinearRun`, of one logit; the noise multiplier is that of a gradient.
     n_steps : int
         T ≥ 1: number of noisy gradients.
     clip_norm : float
@@ -122,36 +115,27 @@ class NoiseAwareConfig(GaussianRun):
         own. None is one block.
     curvature : {"gram", "trace"}
         Whether second moments are released in full or their trace alone.
-    covariance : {"full", "diag"}
-        Of the posterior that is returned.
     exposed : bool
-        Whether logits have offsets, whose magnitudes are released first.
+        Whether logits have offsets, whose magnitudes are released first; the intercept takes up
+        their mean.
     robust : bool
-        Whether the scatter of the scores is released at the last θ, for one logit alone.
-    noise_multiplier, neighboring_relation, secure
-        As in `GaussianRun`; the noise multiplier is that of a gradient.
+        Whether the scatter of the scores is released at the last θ.
     """
 
-    likelihood: BoundedScores
-    n_rows: int
-    n_features: int
-    fit_intercept: bool
-    data_norm: float
     n_steps: int
     clip_norm: float
     prior_scale: float | None = None
     prior_blocks: tuple[int, ...] | None = None
     curvature: str = GRAM
-    covariance: str = "full"
     exposed: bool = False
     robust: bool = False
-    asks_sums: ClassVar[bool] = True
+    # Features of each bin, where these are functions of the bins of columns, and which of the
+    # columns the last tables are of, two each.
+    tables: ClassVar[tuple[np.ndarray, ...]] = ()
+    pairs: ClassVar[tuple[tuple[int, int], ...]] = ()
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        integer(1, n_rows=self.n_rows)
-        integer(1, n_features=self.n_features)
-        in_range(1e-100, 1e100, data_norm=self.data_norm)  # its square is a double too
         integer(1, n_steps=self.n_steps)
         positive(clip_norm=self.clip_norm)
         if self.prior_scale is not None:
@@ -159,36 +143,13 @@ class NoiseAwareConfig(GaussianRun):
         one_of((GRAM, TRACE), curvature=self.curvature)
 
     @property
-    def shape(self) -> tuple[int, int]:
-        """Shape (K, D) of θ."""
-        return self.likelihood.n_outputs, self.n_features + bool(self.fit_intercept)
-
-    @property
-    def tables(self) -> tuple[np.ndarray, ...]:
-        """Features of each bin, where these are functions of the bins of columns."""
-        return ()
-
-    @property
-    def pairs(self) -> tuple[tuple[int, int], ...]:
-        """Which of these columns the last tables are of, two each."""
-        return ()
-
-    @property
-    def row_bound(self) -> float:
-        """R: norm bound of a row with its intercept."""
-        return row_bound(self.data_norm, self.fit_intercept)
-
-    @property
-    def slope_step(self) -> int | None:
-        """Position of H̃ among the releases; None for none."""
-        if self.curvature == TRACE or self.likelihood.n_outputs > 1:
-            return None
-        return self.exposed + 1 + max(1, round(SLOPE_AT * self.n_steps))
-
-    @property
-    def scatter_step(self) -> int | None:
-        """Position of Σ s sᵀ among the releases, after all gradients; None for none."""
-        return self.sampling.n_steps - 2 if self.robust else None
+    def releases(self) -> tuple[str, ...]:
+        """What is released in turn."""
+        steps = ["gradient"] * self.n_steps
+        if self.curvature == GRAM:
+            steps.insert(max(1, round(SLOPE_AT * self.n_steps)), "slope")
+        first = (*["offset"] * self.exposed, "moments")
+        return (*first, *steps, *["scatter"] * self.robust, "counts")
 
     @property
     def prior(self) -> PriorScales:
@@ -199,34 +160,25 @@ class NoiseAwareConfig(GaussianRun):
     @property
     def units(self) -> tuple[float, ...]:
         """Noise multipliers of the releases over that of a gradient."""
-        shares = [COUNT_SHARE] * self.exposed + [CURVATURE_SHARE]
-        shares += [CURVATURE_SHARE] * (self.slope_step is not None) + [SCATTER_SHARE] * self.robust
+        shares = [SHARES[kind] for kind in self.releases[:-1] if kind in SHARES]
         of_one_gradient = (1.0 - sum(shares) - COUNT_SHARE) / self.n_steps
-        units = [math.sqrt(of_one_gradient / share) for share in (*shares, COUNT_SHARE)]
-        return self._in_order(units, 1.0)
+        return tuple(
+            math.sqrt(of_one_gradient / SHARES.get(kind, of_one_gradient)) for kind in self.releases
+        )
 
     @property
     def dimensions(self) -> list[int]:
         """Number of coordinates of each release in turn."""
-        K, D = self.shape
-        pairs = D * (D + 1) // 2
-        sizes = [len(MAGNITUDES)] * self.exposed + [1 if self.curvature == TRACE else pairs]
-        sizes += [pairs] * ((self.slope_step is not None) + self.robust) + [self.counts.n_counts]
-        return list(self._in_order(sizes, K * D))
-
-    def _in_order(self, others: list[_T], gradient: _T) -> tuple[_T, ...]:
-        """What belongs to each release in turn: that of gradients goes in between."""
-        values = [gradient] * self.sampling.n_steps
-        places = [*range(self.exposed + 1), self.slope_step, self.scatter_step, len(values) - 1]
-        for place, value in zip((p for p in places if p is not None), others, strict=True):
-            values[place] = value
-        return tuple(values)
+        D = self.shape[1]
+        sizes = {"offset": len(MAGNITUDES), "gradient": D, "counts": self.counts.n_counts}
+        if self.curvature == TRACE:
+            sizes["moments"] = 1
+        return [sizes.get(kind, D * (D + 1) // 2) for kind in self.releases]
 
     @property
     def sampling(self) -> FullBatch:
         """Every record takes part in every release."""
-        others = self.exposed + 2 + (self.slope_step is not None) + self.robust
-        return FullBatch(others + self.n_steps)
+        return FullBatch(len(self.releases))
 
     @property
     def counts(self) -> OutsideSum:
@@ -244,20 +196,22 @@ class NoiseAwareConfig(GaussianRun):
         R, C, W = self.row_bound, self.clip_norm, self.weight_bound
         score = self.likelihood.score(C / R)
         gradient = of_weights(LinearClippedSum(score.residual, C, score.largest_residual), W)
-        sums: list[ClippedSum] = [gradient] * self.sampling.n_steps
-        sums[0], sums[-1] = of_weights(MagnitudeSum(of_offset=True), W), of_weights(self.counts, W)
-        if self.scatter_step is not None:
-            sums[self.scatter_step] = ScoreGramSum(gradient)
-        sums[self.exposed] = of_weights(GramSum(R**2, trace_only=self.curvature == TRACE), W)
-        if self.slope_step is not None:
 
-            def weight(logits: np.ndarray, norms: np.ndarray) -> np.ndarray:
-                return score.slope_of_records(logits, C / np.maximum(norms, 1e-300))
+        def weight(logits: np.ndarray, norms: np.ndarray) -> np.ndarray:
+            return score.slope_of_records(logits, C / np.maximum(norms, 1e-300))
 
-            sums[self.slope_step] = of_weights(GramSum(self.slope_bound, weight), W)
+        sums = {
+            "offset": of_weights(MagnitudeSum(of_offset=True), W),
+            "moments": of_weights(GramSum(R**2, trace_only=self.curvature == TRACE), W),
+            "gradient": gradient,
+            # A record's weight grows as 1/‖x‖ where C cuts: its bound is R² or C R.
+            "slope": of_weights(GramSum(score.slope_bound * R**2, weight), W),
+            "scatter": ScoreGramSum(gradient),
+            "counts": of_weights(self.counts, W),
+        }
         return ReleasePlan(
             self.sampling,
-            sums,
+            [sums[kind] for kind in self.releases],
             self.noise_multipliers,
             self.neighboring_relation,
             self.secure,
@@ -294,22 +248,12 @@ class NoiseAwareConfig(GaussianRun):
         update = NoiseAwareLogit(self, weighted)
         state, outside = run_and_count(update.plan, rows, update, streams, progress)
         q = update.posterior(state, streams("inference"))
-        q = replace(q, mean=q.mean - update.unit(state))
-        spread = np.sqrt(np.diag(q.covariance)) if self.covariance == "diag" else q.spread
         return replace(
             q,
-            spread=spread,
             outside=outside,
             n_counted=update.config.n_rows,
             short_rows=update.short_rows(state),
             n_found=None if weighted else update.n_found(state),
-        )
-
-    @property
-    def slope_bound(self) -> float:
-        """Bound on a record's share of H̃, whose weight grows as 1/‖x‖ where C cuts: R² or C R."""
-        return (
-            self.likelihood.score(self.clip_norm / self.row_bound).slope_bound * self.row_bound**2
         )
 
 

@@ -8,14 +8,19 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from skdp.algorithms.gaussian_posterior import GaussianPosterior
-from skdp.algorithms.parts.binned_moments import BinnedMoments
 from skdp.algorithms.parts.binned_rows import BinnedRows
-from skdp.algorithms.parts.gaussian_runs import mean_logarithm
-from skdp.algorithms.parts.logit_posterior import Found, Given, pooled, scales_by_evidence
+from skdp.algorithms.parts.gaussian_runs import (
+    far_below,
+    mean_logarithm,
+    release_plan_of,
+    rows_told,
+)
+from skdp.algorithms.parts.logit_posterior import Given, NoiseAwareState, pooled, scales_by_evidence
 from skdp.algorithms.parts.logit_rows import (
     LogitRows,
     NormalRows,
@@ -23,17 +28,16 @@ from skdp.algorithms.parts.logit_rows import (
     transposed,
     without_noise,
 )
-from skdp.algorithms.parts.noise_aware_run import (
-    GRAM,
-    MAX_LOGIT,
-    TRACE,
-    NoiseAwareState,
-    NoiseAwareUpdate,
-)
 from skdp.algorithms.parts.noisy_moments import believed, floored
 from skdp.engine.linear_sums import unpacked
 from skdp.fitting.streams import SecureStream
 from skdp.models.bounded_scores import Score
+
+if TYPE_CHECKING:
+    from skdp.algorithms.noise_aware_glm import NoiseAwareConfig
+
+GRAM, TRACE = "gram", "trace"
+MAX_LOGIT = 1e4  # of a row at the norm bound, where a gradient is asked for
 
 # Constants, the same for every data set, ε, n and d; benchmarks/noise_aware_defaults.py of 0.2.0
 # has the study behind them.
@@ -59,29 +63,86 @@ MOST_INTEGRATED = 300  # beyond which the second moments are taken to be known
 BELIEF_ENTRIES, LEAST_BELIEFS = 2400, 8  # parameters times draws of the second moments, and draws
 
 
-class NoiseAwareLogit(NoiseAwareUpdate):
-    """Inference for one logit."""
+class NoiseAwareLogit:
+    """What is asked for, and what is taken in.
+
+    Parameters
+    ----------
+    config : NoiseAwareConfig
+        Public facts of the run.
+    weighted : bool, default=False
+        Whether rows have weights: there are as many rows as these come to, by a noisy sum where
+        the intercept tells one.
+    """
+
+    def __init__(self, config: NoiseAwareConfig, weighted: bool = False) -> None:
+        self.config, self.weighted = config, weighted
+        self.R = config.row_bound
+        self.size = math.prod(config.shape)
+        bound = config.weight_bound * config.of_person * config.clip_norm
+        self.noise_variance = (config.noise_multiplier * bound / self.R) ** 2  # ν²
+        self.plan = release_plan_of(config)
+        self.moments_scale = self.noise_scale("moments")  # in Ã, or in its trace
+        self.prior = config.prior
+
+    def noise_scale(self, kind: str) -> float:
+        """Deviation of the noise of a release, in the units of rows of norm ≤ 1, squared."""
+        step = self.config.releases.index(kind)
+        return self.plan.step(self.config.shape, step)[1].scale / self.R**2
+
+    def init(self) -> NoiseAwareState:
+        """Start at the prior's mean."""
+        return NoiseAwareState(np.zeros((1, self.size)), self.prior.start)
+
+    def query(self, state: NoiseAwareState) -> np.ndarray:
+        """θ_t, the posterior mean so far."""
+        return self._in_units(state.mean, state)
+
+    def _in_units(self, mean: np.ndarray, state: NoiseAwareState) -> np.ndarray:
+        """θ in the units of the rows; the intercept takes up exposures in any unit."""
+        theta = mean.reshape(self.config.shape) / self.R
+        theta[:, -1] -= state.offset[0]
+        return theta
+
+    def short_rows(self, state: NoiseAwareState) -> float | None:
+        """Root mean square norm of the features, where it is clearly far below their bound."""
+        size = 1 if self.config.curvature == TRACE else self.config.shape[1]
+        trace = float(np.trace(np.atleast_2d(state.moments)))
+        noise = self.moments_scale * math.sqrt(size)
+        return far_below(trace, noise, self.config, self.n_found(state))
+
+    def with_moments(self, state: NoiseAwareState, released: np.ndarray) -> NoiseAwareState:
+        """Take in the second moments, and with weights the number of rows that they tell."""
+        moments = released / self.R**2
+        if self.config.curvature == GRAM:
+            moments = unpacked(moments, self.config.shape[1])
+        state = state._replace(moments=moments)
+        if self.weighted and (found := self.n_found(state)) is not None:
+            self.config = replace(self.config, n_rows=rows_told(*found))
+        return state
+
+    def n_found(self, state: NoiseAwareState) -> tuple[float, float] | None:
+        """Noisy number of records, by the intercept's second moment."""
+        if not self.config.fit_intercept or self.config.curvature == TRACE:
+            return None
+        return float(state.moments[-1, -1]) * self.R**2, self.moments_scale * self.R**2
 
     def update(self, state: NoiseAwareState, noisy: np.ndarray, step: int) -> NoiseAwareState:
         """Take in one release."""
-        released, config = noisy, self.config
-        if config.exposed and step == 0:
-            return state._replace(offset=mean_logarithm(released, self.plan.noise_scale(0)))
-        if step == config.exposed:
-            state = self.with_moments(state, released)
-            assert state.moments is not None
-            mean, variance = state.offset
-            offset = (0.0 if config.fit_intercept else mean, variance)
-            return state._replace(rows=self.beliefs(state.moments, offset))
-        assert state.rows is not None
-        if step == config.slope_step:
-            slope = unpacked(released / self.R**2, self.size)
-            before = replace(state.rows, n_rows=config.n_rows)
-            rows = self.corrected(before, slope, state.mean)
-            return state._replace(slope=(slope, state.mean, before), rows=rows)
-        if step == config.scatter_step:
-            return state._replace(scatter=unpacked(released / self.R**2, self.size))
-        return self._moved(state, released.ravel()[None] / self.R)
+        config, kind = self.config, self.config.releases[step]
+        if kind == "offset":
+            return state._replace(offset=mean_logarithm(noisy, self.plan.noise_scale(0)))
+        if kind == "moments":
+            state = self.with_moments(state, noisy)
+            return state._replace(rows=self.beliefs(state.moments, state.offset[1]))
+        if kind == "gradient":
+            return self._moved(state, noisy.ravel()[None] / self.R)
+        matrix = unpacked(noisy / self.R**2, self.size)
+        if kind == "scatter":
+            return state._replace(scatter=matrix)
+        before = replace(state.rows, n_rows=config.n_rows)
+        rows = self.corrected(before, matrix, state.mean)
+        return state._replace(slope=(matrix, state.mean, before), rows=rows)
 
     def _moved(self, state: NoiseAwareState, gradient: np.ndarray) -> NoiseAwareState:
         """Take in a gradient, and go to the mode and the likeliest τ given all of them."""
@@ -90,12 +151,10 @@ class NoiseAwareLogit(NoiseAwareUpdate):
         )
         if len(state.gradients) < self.n_at_zero:
             return state
-        assert state.rows is not None
         if len(state.gradients) == self.n_at_zero:
             state = state._replace(rows=self._apart(state, state.rows))
         if state.slope is None:
             state = state._replace(rows=self.learned(state))
-        assert state.rows is not None
         given = self.given(state, state.rows)
         found = given.laplace(state.mean, self.prior.precision(state.scales), STEPS_BETWEEN)
         scales = self._likeliest(found.mode, found.information)
@@ -105,21 +164,21 @@ class NoiseAwareLogit(NoiseAwareUpdate):
         return state._replace(mean=found.mode / largest, scales=scales)
 
     def _likeliest(self, mode: np.ndarray, information: np.ndarray) -> np.ndarray:
-        if self.prior.known:
-            return self.prior.start
         return self.prior.likeliest(mode[0], np.diag(np.linalg.inv(information[0])))
 
     def beliefs(
         self,
         moments: np.ndarray,
-        offset: tuple[float, float] = (0.0, 0.0),
+        offset: float = 0.0,
         noise: SecureStream | None = None,
     ) -> LogitRows:
         """Mean and covariance of the rows: the likeliest, or a draw from what Ã leaves possible."""
         config, n = self.config, self.config.n_rows
         D, d = config.shape[1], config.n_features
         if self.knows_bins:
-            points = self._binned(moments).points(noise)
+            tables = tuple(table / self.R for table in config.tables)
+            one, scale = config.fit_intercept / self.R, self.moments_scale / n
+            points = BinnedRows(moments / n, scale, tables, one, config.pairs).points(noise)
             square = float(np.sum(points**2)) / len(points)
             return PointRows(n, self._score(square), offset, points=points[None])
         normal = noise.normal if noise else np.zeros
@@ -150,9 +209,7 @@ class NoiseAwareLogit(NoiseAwareUpdate):
         mean[:d] += moved
         return self._rows(mean, covariance, offset)
 
-    def _rows(
-        self, mean: np.ndarray, covariance: np.ndarray, offset: tuple[float, float]
-    ) -> NormalRows:
+    def _rows(self, mean: np.ndarray, covariance: np.ndarray, offset: float) -> NormalRows:
         score = self._score(float(np.trace(covariance) + mean @ mean))
         moments = {"mean": mean[None], "covariance": covariance[None]}
         return NormalRows(self.config.n_rows, score, offset, **moments)
@@ -178,15 +235,6 @@ class NoiseAwareLogit(NoiseAwareUpdate):
             return False
         edge = self.moments_scale * math.sqrt(2.0 * self.size)
         return edge <= BARELY_TOLD * self.config.n_rows
-
-    def _binned(self, moments: np.ndarray) -> BinnedRows:
-        """What Ã tells of rows of bins."""
-        config, n = self.config, self.config.n_rows
-        tables = tuple(table / self.R for table in config.tables)
-        one = config.fit_intercept / self.R
-        return BinnedRows(
-            BinnedMoments(moments / n, self.moments_scale / n, tables, one, config.pairs)
-        )
 
     @property
     def n_at_zero(self) -> int:
@@ -279,9 +327,8 @@ class NoiseAwareLogit(NoiseAwareUpdate):
     def corrected(self, rows: LogitRows, slope: np.ndarray, where: np.ndarray) -> LogitRows:
         """Beliefs whose slope at one θ is the released one, as far as that is not noise."""
         where = np.broadcast_to(where, (len(rows), self.size))
-        assert self.config.slope_step is not None
-        scale = self.noise_scale(self.config.slope_step)
-        return rows.with_slope(where, without_noise(rows.slope(where), slope, scale))
+        found = without_noise(rows.slope(where), slope, self.noise_scale("slope"))
+        return rows.with_slope(where, found)
 
     def given(self, state: NoiseAwareState, rows: LogitRows) -> Given:
         """What all gradients say, moved to where the run stands by the likeliest beliefs.
@@ -290,7 +337,6 @@ class NoiseAwareLogit(NoiseAwareUpdate):
         by the one of several such errors that makes their scatter likeliest. What scatter is left
         beyond chance widens the variance of the mean.
         """
-        assert state.rows is not None
         here = state.rows.expected(state.mean)
         moves = state.rows.expected(np.concatenate(state.queries)) - here
         terms, far = np.concatenate(state.gradients) + moves, np.mean(moves**2, axis=1)
@@ -308,7 +354,6 @@ class NoiseAwareLogit(NoiseAwareUpdate):
 
     def posterior(self, state: NoiseAwareState, stream: SecureStream) -> GaussianPosterior:
         """Posterior given all releases, in the units of the rows as they are."""
-        assert state.rows is not None
         point = self._robust(self.given(state, state.rows), state)
         theta, scales = state.mean, state.scales
         for _ in range(STEPS_AT_LAST):
@@ -321,13 +366,14 @@ class NoiseAwareLogit(NoiseAwareUpdate):
         rows = state.rows if size == 1 else self._drawn_beliefs(state, size, stream)
         given = self._robust(self.given(state, rows), state)
         start = np.repeat(theta, size, axis=0)
-        q: Found = pooled(given, self.prior, start, drawn, stream, chains=self.size <= MOST_CHAINED)
-        return self.in_units(q.mean, q.covariance, q.scales)
+        q = pooled(given, self.prior, start, drawn, stream, chains=self.size <= MOST_CHAINED)
+        config, R = self.config, self.R
+        covariance = (q.covariance + q.covariance.T) / (2.0 * R**2)
+        tau = self.prior.summary(q.scales, config.n_features) / R
+        return GaussianPosterior(self._in_units(q.mean, state), covariance, prior_scales=tau)
 
     def _drawn_beliefs(self, state: NoiseAwareState, size: int, stream: SecureStream) -> LogitRows:
         """Beliefs from what Ã leaves possible, each with what is known of its slopes."""
-        assert state.rows is not None
-        assert state.moments is not None
         parts = [self.beliefs(state.moments, noise=stream) for _ in range(size)]
         # A transform that took the likeliest beliefs to a slope takes others elsewhere.
         rows = state.rows if state.slope is None else state.slope[2].as_believed
@@ -337,10 +383,10 @@ class NoiseAwareLogit(NoiseAwareUpdate):
     def _robust(self, given: Given, state: NoiseAwareState) -> Given:
         """Take the scatter of the scores from what was released of it, where it was."""
         config = self.config
-        if state.scatter is None or config.scatter_step is None:
+        if state.scatter is None:
             return given
         model = given.rows.variance(np.broadcast_to(state.mean, given.statistic.shape))
-        scale = self.noise_scale(config.scatter_step)
+        scale = self.noise_scale("scatter")
         # k̄ rows of a person scatter up to k̄ times as much as the model says of so many.
         error = SCATTER_ERROR if config.persons is None else config.persons.rows_per_group
         error *= max(1.0, config.weight_bound)  # Σ w² is up to so many times Σ w

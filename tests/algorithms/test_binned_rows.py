@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from skdp import DPAdditiveClassifier
-from skdp.algorithms.parts.binned_moments import SPREADS, BinnedMoments, _likeliest_spread
+from skdp.algorithms.parts.binned_moments import SPREADS, _likeliest_spread
 from skdp.algorithms.parts.binned_rows import BinnedRows
 from skdp.fitting.streams import Streams
 from skdp.models.additive import Additive, Category, Number, Pair
@@ -36,7 +36,7 @@ def moments(noise, seed=0):
     diagonal = np.diag(np.random.default_rng(seed + 1).normal(size=D))
     tables = tuple(part.table for part in MODEL.parts)
     noisy = found + noise * (upper + upper.T + diagonal)
-    return found, BinnedMoments(noisy, noise, tables, 1.0, ((0, 1),))
+    return found, BinnedRows(noisy, noise, tables, 1.0, ((0, 1),))
 
 
 def units(found):
@@ -46,7 +46,7 @@ def units(found):
 
 def test_points_have_the_second_moments_that_rows_have():
     found, known = moments(1e-5)
-    points = BinnedRows(known).points()
+    points = known.points()
     off = (points.T @ points / len(points) - found) / np.outer(units(found), units(found))
     assert np.abs(off).max() < 0.15
     assert abs(off[0, 5]) < 0.02  # trends
@@ -59,7 +59,7 @@ def test_points_have_the_second_moments_that_rows_have():
 def test_each_bin_has_as_many_points_as_rows():
     _, known = moments(1e-5)
     table, place = COLUMNS[0].table[:-1], known.places[0]
-    own = BinnedRows(known).points()[:, place]
+    own = known.points()[:, place]
     shares = np.bincount(codes()[:, 0], minlength=10)[:10] / N
     nearest = np.abs(own[:, None] - table).sum(axis=2).argmin(axis=1)
     found = np.bincount(nearest, minlength=10) / len(own)
@@ -70,7 +70,7 @@ def test_each_bin_has_as_many_points_as_rows():
 
 def test_a_stream_moves_points_as_far_as_the_noise_lets_them():
     def spread(noise):
-        known = BinnedRows(moments(noise)[1])
+        known = moments(noise)[1]
         stream = Streams(b"points")("draws")
         draws = [known.points(stream).T for _ in range(6)]
         trends = [np.cov(draw[[0, 5]])[0, 1] for draw in draws]
@@ -83,9 +83,9 @@ def test_a_stream_moves_points_as_far_as_the_noise_lets_them():
 def test_a_feature_that_no_row_has_does_no_harm():
     found, known = moments(1e-3)
     tables = tuple(np.where(np.arange(len(T))[:, None] == len(T) - 1, 0.0, T) for T in known.tables)
-    emptied = BinnedMoments(known.found, known.scale, tables, 1.0, ((0, 1),))
-    assert np.isfinite(BinnedRows(emptied).points(Streams(b"none")("draws"))).all()
-    assert len(found) == BinnedRows(emptied).points().shape[1]
+    emptied = BinnedRows(known.found, known.scale, tables, 1.0, ((0, 1),))
+    assert np.isfinite(emptied.points(Streams(b"none")("draws"))).all()
+    assert len(found) == emptied.points().shape[1]
 
 
 @pytest.fixture

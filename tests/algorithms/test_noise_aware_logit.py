@@ -65,7 +65,7 @@ class Cell:
         update.moments_scale = 1e-6
         state = update.update(update.init(), packed(u.T @ u) * self.R**2, 0)
         for step in range(1, self.config.sampling.n_steps - 1):
-            if step == self.config.slope_step:
+            if self.config.releases[step] == "slope":
                 released = packed(state.rows.slope(state.mean)[0]) * self.R**2
             else:
                 g = (self.y - expit(u @ state.mean[0])) @ u

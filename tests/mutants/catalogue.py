@@ -939,8 +939,8 @@ SECTIONS = {
 @@ LinearFit._public: the bound of weights stays out of a noise-aware posterior
 -self._weight_bound(facts)
 +1.0
---- algorithms/parts/noise_aware_run.py; tests/estimators/test_linear_weights.py
-@@ NoiseAwareUpdate.with_moments: weights do not tell how many rows there are
+--- algorithms/noise_aware_logit.py; tests/estimators/test_linear_weights.py
+@@ NoiseAwareLogit.with_moments: weights do not tell how many rows there are
 -rows_told(*found)
 +self.config.n_rows
 --- engine/modules/recurrent.py; tests/engine/test_recurrent.py

@@ -23,10 +23,12 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from itertools import pairwise, permutations
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.optimize import nnls
+
+from skdp.fitting.streams import SecureStream
 
 SPREADS = np.array([0.3, 1.0, 3.0, 10.0])  # deviation of shares over the mean one, to choose from
 SURE = 1e-4  # deviation of the sum of all shares
@@ -37,14 +39,6 @@ TINY = 1e-12  # variance, in records of norm 1
 ROUNDED = 1e-14  # eigenvalue over the largest that is rounding
 
 
-class Source(Protocol):
-    """Of normal numbers."""
-
-    def normal(self, shape: Any) -> np.ndarray:
-        """Draw numbers."""
-        ...
-
-
 class Normals(NamedTuple):
     """That of a generator."""
 
@@ -53,6 +47,9 @@ class Normals(NamedTuple):
     def normal(self, shape: Any) -> np.ndarray:
         """Draw numbers."""
         return self.generator.standard_normal(shape)
+
+
+Source = SecureStream | Normals
 
 
 @dataclass(frozen=True)
@@ -68,7 +65,7 @@ class BinnedMoments:
     tables : tuple of ndarray
         Features of each bin, (bins, features), of each column in turn, and of each pair.
     one : float
-        What an intercept has in the place of 1, the last feature; 0 for no intercept.
+        What an intercept has in the place of 1, the last feature.
     pairs : tuple of (int, int)
         Which columns the last tables are of, whose rows are bins of the one by bins of the other.
     """
@@ -116,8 +113,7 @@ class BinnedMoments:
         for share, features in zip(shares, given, strict=True):
             for (one, means), (other, others) in permutations(features, 2):
                 usual[one, other] += (share * (means - mean[one]).T) @ (others - mean[other])
-        if self.one:
-            usual[-1, -1] = self.one**2
+        usual[-1, -1] = self.one**2
         of_pair, of_one = column >= len(shares), column < 0
         between = ~within & ~of_one & ~of_one[:, None]  # the others are told by the shares
         between |= of_pair | of_pair[:, None]
@@ -187,10 +183,9 @@ class BinnedMoments:
         design = table[:, rows] * table[:, columns]
         entries = self.found[own, own][rows, columns]
         noise = np.where(rows == columns, self.scale, self.scale / math.sqrt(2.0))
-        if self.one:
-            design = np.hstack([design, self.one * table])
-            entries = np.append(entries, self.found[-1, own])
-            noise = np.append(noise, np.full(d, self.scale / math.sqrt(2.0)))
+        design = np.hstack([design, self.one * table])
+        entries = np.append(entries, self.found[-1, own])
+        noise = np.append(noise, np.full(d, self.scale / math.sqrt(2.0)))
         center = np.full(bins, 1.0 / bins)
         spread = _likeliest_spread(design / noise, (entries - center @ design) / noise) / bins
         if stream is not None:

@@ -16,8 +16,6 @@ Means over such points stand in for those over rows in `skdp.algorithms.parts.lo
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from skdp.algorithms.parts.binned_moments import BinnedMoments, deviations
@@ -32,37 +30,27 @@ LEAST_SPREAD = 1.0  # of a feature given others, over its own, squared: nothing 
 LEAST_STRETCH, MOST_STRETCH = 0.05, 20.0  # of the map, squared
 
 
-@dataclass(frozen=True)
-class BinnedRows:
-    """Rows of bins.
-
-    Parameters
-    ----------
-    moments : BinnedMoments
-        What is known of them.
-    """
-
-    moments: BinnedMoments
+class BinnedRows(BinnedMoments):
+    """Rows of bins, of which so much is self."""
 
     def points(self, stream: SecureStream | None = None) -> np.ndarray:
         """Likeliest points (M, D), or some from what is possible.
 
         Without a stream, their order is always the same.
         """
-        known = self.moments
-        M = max(LEAST_POINTS, POINTS_PER_FEATURE * len(known.found))
+        M = max(LEAST_POINTS, POINTS_PER_FEATURE * len(self.found))
         generator = stream.generator if stream else np.random.default_rng(0)
-        both = zip(known.shares(stream), known.tables, strict=False)  # pairs have no shares
+        both = zip(self.shares(stream), self.tables, strict=False)  # pairs have no shares
         codes = np.stack([_codes(shares, table[:, 0], M) for shares, table in both])
-        columns = known.tables[: len(codes)]
+        columns = self.tables[: len(codes)]
         numbers = [j for j, T in enumerate(columns) if (np.diff(T[:-1, 0]) > 0.0).all()]
         order = generator.permuted(np.tile(np.arange(M), (len(codes), 1)), axis=1)
         if len(numbers) > 1:
             order[numbers] = self._ranks(numbers, codes[numbers], stream, generator)
         codes = np.take_along_axis(codes, order, axis=1)
-        of_pairs = [codes[a] * len(columns[b]) + codes[b] for a, b in known.pairs]
-        points = np.full((M, len(known.found)), known.one)
-        for table, place, own in zip(known.tables, known.places, [*codes, *of_pairs], strict=True):
+        of_pairs = [codes[a] * len(columns[b]) + codes[b] for a, b in self.pairs]
+        points = np.full((M, len(self.found)), self.one)
+        for table, place, own in zip(self.tables, self.places, [*codes, *of_pairs], strict=True):
             points[:, place] = table[own]
         return points if len(numbers) == len(codes) else self._mapped(points, numbers, stream)
 
@@ -74,9 +62,9 @@ class BinnedRows:
         generator: np.random.Generator,
     ) -> np.ndarray:
         """Rank of each point in each of several columns, whose first features ascend."""
-        known, M = self.moments, codes.shape[1]
-        first = np.stack([known.tables[j][own, 0] for j, own in zip(numbers, codes, strict=True)])
-        wanted = self._correlations([known.places[j].start for j in numbers], first, stream)
+        M = codes.shape[1]
+        first = np.stack([self.tables[j][own, 0] for j, own in zip(numbers, codes, strict=True)])
+        wanted = self._correlations([self.places[j].start for j in numbers], first, stream)
         normals = generator.standard_normal((M, len(numbers)))
         normals = np.linalg.qr(normals - normals.mean(axis=0))[0]
         correlations, ranks = wanted, np.zeros(codes.shape, dtype=int)
@@ -91,10 +79,10 @@ class BinnedRows:
         self, places: list[int], first: np.ndarray, stream: SecureStream | None
     ) -> np.ndarray:
         """Correlations of features (columns, M), as far as they are not noise, or a draw."""
-        known, mean, variance = self.moments, first.mean(axis=1), first.var(axis=1)
-        found = known.found[np.ix_(places, places)] - np.outer(mean, mean)
+        mean, variance = first.mean(axis=1), first.var(axis=1)
+        found = self.found[np.ix_(places, places)] - np.outer(mean, mean)
         np.fill_diagonal(found, variance)  # shares tell it better
-        found = believed(found, float(variance.mean()), known.scale, stream, DOUBT)
+        found = believed(found, float(variance.mean()), self.scale, stream, DOUBT)
         deviation = np.sqrt(np.maximum(np.diag(found), 1e-300))
         found = np.clip(found / np.outer(deviation, deviation), -MOST_CORRELATED, MOST_CORRELATED)
         np.fill_diagonal(found, 1.0)
@@ -104,15 +92,14 @@ class BinnedRows:
         self, points: np.ndarray, numbers: list[int], stream: SecureStream | None
     ) -> np.ndarray:
         """Points with the covariances that columns without an order have."""
-        known = self.moments
-        column = known.column
-        n_columns = len(known.tables) - len(known.pairs)
+        column = self.column
+        n_columns = len(self.tables) - len(self.pairs)
         open_ = (column >= 0) & (column < n_columns) & ~np.isin(column, numbers)
         between = (column[:, None] != column) & (open_ | open_[:, None])
         mean = points.mean(axis=0)
         second_moments = points.T @ points / len(points)
-        moved = known.between(second_moments, mean, between, stream)
-        d = known.places[-1].stop  # an intercept's column is no feature
+        moved = self.between(second_moments, mean, between, stream)
+        d = self.places[-1].stop  # an intercept's column is no feature
         off = (points - mean)[:, :d]
         root = deviations(second_moments, mean)[:d]
         values, vectors = np.linalg.eigh(off.T @ off / len(off) / np.outer(root, root))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, ClassVar, Protocol, Self, TypeVar
@@ -25,6 +24,7 @@ from skdp.rows.records import Rows
 if TYPE_CHECKING:
     from dp_accounting.dp_event import DpEvent
 
+    from skdp.algorithms.noise_aware.glm import GLMConfig
     from skdp.privacy.budget import Budget
 
 S = TypeVar("S")
@@ -233,49 +233,15 @@ class OneSum(GaussianRun):
         return np.asarray(released), call.scale
 
 
-class Planned(Hashable, Protocol):
-    """A config of a run by the engine's loop."""
-
-    def release_plan(self) -> ReleasePlan:
-        """What the engine executes."""
-        ...
-
-
-class BoundedRows(Protocol):
-    """Public facts about the rows of a linear model."""
-
-    @property
-    def n_rows(self) -> int:
-        """Number of rows."""
-        ...
-
-    @property
-    def data_norm(self) -> float:
-        """Bound on the norm of the features of a row."""
-        ...
-
-    @property
-    def fit_intercept(self) -> bool:
-        """Whether each row gets a 1 appended."""
-        ...
-
-    @property
-    def row_bound(self) -> float:
-        """Norm bound of a row with its intercept."""
-        ...
-
-    @property
-    def neighboring_relation(self) -> str:
-        """Who is a neighbour."""
-        ...
-
-
 SHORT = 0.1  # root mean square norm of rows over its bound, below which a fit says so
 UNSURE = 1 / 25  # of the squared bound: more noise in the mean square tells nothing
 
 
 def far_below(
-    trace: float, noise: float, config: BoundedRows, found: tuple[float, float] | None = None
+    trace: float,
+    noise: float,
+    config: LinearRun | GLMConfig,
+    found: tuple[float, float] | None = None,
 ) -> float | None:
     """Root mean square norm of the features, if that is clearly far below their bound.
 
@@ -285,7 +251,7 @@ def far_below(
         Noisy Σ‖x‖² of rows with their intercept, over the squared bound of these.
     noise : float
         Standard deviation of its noise.
-    config : BoundedRows
+    config : LinearRun or GLMConfig
         Public facts about the rows.
     found : (float, float) or None
         Noisy number of rows, and the standard deviation of its noise. Where the number is private,
@@ -397,6 +363,6 @@ def run_and_count(
 
 
 @lru_cache(maxsize=64)
-def release_plan_of(config: Planned) -> ReleasePlan:
+def release_plan_of(config: GaussianRun) -> ReleasePlan:
     """Return what the engine executes for a config; the same object for equal ones."""
     return config.release_plan()

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.interpolate import CubicSpline
@@ -36,6 +36,20 @@ N_WEIGHED = 4  # draws for each belief, by which Laplace's approximation is meas
 ENOUGH = 0.5  # effective size of these, over their number
 TRAJECTORIES, DISCARDED = 8, 2
 TRAJECTORY, LEAP = 1.6, 1.1  # length, in deviations, and that of a leap in one dimension
+
+
+class NoiseAwareState(NamedTuple):
+    """All of it is a function of what has been released."""
+
+    mean: np.ndarray  # θ_t, scaled to rows of norm ≤ 1, (1, KD)
+    scales: np.ndarray  # τ, (blocks,)
+    rows: Any = None  # `LogitRows`, what Ã, H̃ and the gradients say, their noise taken out
+    gradients: tuple[np.ndarray, ...] = ()  # g̃_t
+    queries: tuple[np.ndarray, ...] = ()  # θ_t at which they were asked for
+    moments: Any = None  # Ã, (D, D), or its trace, (1,)
+    slope: tuple[np.ndarray, np.ndarray, LogitRows] | None = None  # H̃, its θ, what was believed
+    scatter: np.ndarray | None = None  # Σ s sᵀ at the last θ, (D, D)
+    offset: tuple[float, float] = (0.0, 0.0)  # mean and variance of what is added to logits
 
 
 class Found(NamedTuple):

@@ -73,8 +73,8 @@ class LogitRows:
         Number n of rows; other than that of the data where slopes are found to be larger.
     score : Score
         Of one record.
-    offset : (float, float)
-        Mean and variance of what is added to the logits of a row, independent of it.
+    offset : float
+        Variance of what is added to the logits of a row, independent of it, of mean 0.
     transform : ndarray of shape (..., D, D) or None
         T; None is the identity.
     reference : ndarray of shape (..., D)
@@ -83,7 +83,7 @@ class LogitRows:
 
     n_rows: float
     score: Score
-    offset: tuple[float, float] = (0.0, 0.0)
+    offset: float = 0.0
     transform: np.ndarray | None = None
     reference: np.ndarray | float = 0.0
 
@@ -194,9 +194,9 @@ class NormalRows(LogitRows):
         return replace(self, mean=np.concatenate(means), covariance=np.concatenate(covariances))
 
     def _place(self, theta: np.ndarray) -> _Normal:
-        u, (mean, variance) = times(self.covariance, theta), self.offset
-        deviation = np.sqrt(dot(theta, u) * (1.0 + _JITTER) + variance + _JITTER)
-        return _Normal(u, dot(theta, self.mean) + mean + deviation * _t, deviation)
+        u = times(self.covariance, theta)
+        deviation = np.sqrt(dot(theta, u) * (1.0 + _JITTER) + self.offset + _JITTER)
+        return _Normal(u, dot(theta, self.mean) + deviation * _t, deviation)
 
     def _expected(self, place: _Normal) -> np.ndarray:
         c = self.score.value(place.logits) @ _HERMITE[:, :2]
@@ -258,12 +258,11 @@ class PointRows(LogitRows):
         return self.n_rows / self.points.shape[1] * found
 
     def _place(self, theta: np.ndarray) -> _Points:
-        mean, variance = self.offset
-        logits = self._at_points(theta) + mean
-        if variance:  # normal offsets, in an order that has nothing to do with the points
+        logits = self._at_points(theta)
+        if self.offset:  # normal offsets, in an order that has nothing to do with the points
             M = self.points.shape[1]
             order = np.random.default_rng(0).permutation(M)
-            logits = logits + math.sqrt(variance) * ndtri((order + 0.5) / M)
+            logits = logits + math.sqrt(self.offset) * ndtri((order + 0.5) / M)
         return _Points(logits)
 
     def _expected(self, place: _Points) -> np.ndarray:

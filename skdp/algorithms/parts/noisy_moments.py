@@ -26,15 +26,6 @@ def shrunk(matrix: np.ndarray, scale: float) -> tuple[np.ndarray, np.ndarray, np
     return (vectors * (kept * values)) @ vectors.T, vectors, kept
 
 
-def wobble(vectors: np.ndarray, scales: np.ndarray, stream: SecureStream) -> np.ndarray:
-    """Draw Gaussian-orthogonal-ensemble noise whose scale is √(s_i s_j) along eigenvectors i, j."""
-    normals = stream.normal((len(scales), len(scales)))
-    upper = np.triu(normals, 1) / np.sqrt(2.0)
-    roots = np.sqrt(scales)
-    noise = (upper + upper.T + np.diag(np.diag(normals))) * np.outer(roots, roots)
-    return vectors @ noise @ vectors.T
-
-
 def believed(
     block: np.ndarray, average: float, scale: float, stream: SecureStream | None, doubt: float
 ) -> np.ndarray:
