@@ -251,8 +251,9 @@ class Posterior:
         one = np.ones(1)
         factor = drawn_factors(one, one * seen / told, 0.0, t / told, self.K, self.generator)
         Hu = H @ u
-        uHu = Hu @ u
-        ratio = told * factor[:, 0] ** 2 / uHu
+        least = 1e-9 * float(u @ u) * np.trace(H, axis1=1, axis2=2)  # below, rounding decides
+        uHu = np.maximum(Hu @ u, least)
+        ratio = np.clip(told * factor[:, 0] ** 2 / uHu, 1e-6, 1e6)
         mean = H.mean(axis=0) @ u
         off = (own.queries[-1] - own.of_normal) @ mean / (u @ mean)
         bent = own.of_normal + (1.0 - 1.0 / ratio.mean()) * off[:, None] * u
