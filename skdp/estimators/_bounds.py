@@ -141,9 +141,9 @@ def glm_of(
     share: float = 0.0,
     design: Design | None = None,
 ) -> glm.GLMConfig:
-    """Plan a run on rows of a design, or on standardised columns if there is none.
+    """Plan a run on the rows of a design; None plans one on standardised columns.
 
-    These have taken a ``share`` of the squared GDP budget.
+    Standardising the columns has taken a ``share`` of the squared GDP budget.
     """
     family, intercept = _family(estimator, facts), bool(estimator.fit_intercept)
     design = design or Design.of_standardised(facts.features, intercept)

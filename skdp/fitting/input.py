@@ -42,10 +42,10 @@ def n_is_public(estimator: Any) -> bool:
 
 @contextmanager
 def checking(estimator: Any, X: Any, *, fit: bool = True) -> Iterator[dict[str, Any]]:
-    """Check rows, quoting none of them; yield how few a fit takes.
+    """Check rows without quoting any; yield the least number of them that scikit-learn may ask for.
 
-    Of a private number that is none, since a refusal would tell of it. So it is with a transform,
-    which a later step of a pipeline waits for.
+    It is 0 where the number of rows is private, because a refusal would reveal it, and in a
+    transform, which must pass no rows on to the next step of a pipeline.
     """
     if isinstance(X, ChunkedRows) or is_dask(X):
         raise ValueError(NO_ARRAY)
