@@ -33,7 +33,7 @@ import torch
 from dp_accounting.dp_event import DpEvent
 from torch import Tensor
 
-from skdp.algorithms.parts.training import NetworkRun
+from skdp.algorithms.parts.training import NetworkRun, Update
 from skdp.engine.adam import NoiseCorrectedAdam
 from skdp.engine.updates import MomentumSGD, TorchOptimizer, UpdateRule, like
 from skdp.fitting.validate import in_range, one_of
@@ -168,7 +168,7 @@ class PathPosterior(NamedTuple):
         return self.mean + self.scale * rng.standard_normal((n_samples, len(self.mean)))
 
 
-class DPSGDUpdate:
+class DPSGDUpdate(Update):
     """The update rule: pure functions of a state and a released sum."""
 
     def __init__(self, config: DPSGDConfig) -> None:
@@ -199,11 +199,6 @@ class DPSGDUpdate:
         state = like(self.init(theta)._replace(rule=None), saved)
         return state._replace(rule=self._rule.restored(state.rule, theta, 0.0))
 
-    @staticmethod
-    def query(state: DPSGDState) -> Tensor:
-        """θ_t itself."""
-        return state.theta
-
     def update(self, state: DPSGDState, noisy: Tensor, step: int) -> DPSGDState:
         """One ascent step on the log-likelihood."""
         config = self._config
@@ -222,8 +217,7 @@ class DPSGDUpdate:
         squares = state.squares + (theta - before) * (theta - mean)
         return state._replace(mean=mean, squares=squares, n_averaged=n)
 
-    @staticmethod
-    def posterior(state: DPSGDState, vector: Callable[[Tensor], np.ndarray]) -> PathPosterior:
+    def posterior(self, state: DPSGDState, vector: Callable[[Tensor], np.ndarray]) -> PathPosterior:
         """Mean and standard deviation of the tail; of the last iterate alone before the tail."""
         if state.n_averaged == 0:
             return PathPosterior(vector(state.theta), vector(torch.zeros_like(state.theta)))

@@ -48,12 +48,12 @@ from dp_accounting.dp_event import DpEvent, NonPrivateDpEvent
 from torch import Tensor
 
 from skdp.algorithms.parts.network_models import Model
-from skdp.algorithms.parts.training import NetworkRun
-from skdp.engine.loop import ClippedSum
+from skdp.algorithms.parts.training import NetworkRun, Update
 from skdp.engine.release_hook import grid_width, on_grid
 from skdp.engine.updates import like
 from skdp.fitting.validate import expected, in_range, integer
 from skdp.privacy.budget import Budget
+from skdp.rows.bounded_sum import BoundedSum
 from skdp.schedules import step_sizes
 
 _NEVER_REACHED = 1e10  # a clipping norm that stands for none
@@ -152,7 +152,7 @@ class DPSGLDConfig(NetworkRun):
             T = budget.least(lambda T: replace(self, temperature=T).event(), T)
         return replace(self, temperature=T)
 
-    def clipped_sum(self, model: Model) -> ClippedSum:
+    def clipped_sum(self, model: Model) -> BoundedSum:
         """Clip a rounding error short of C, so that C itself bounds a record's share.
 
         The noise, which is in proportion to that bound, then has the very variance 2Tη_t/N.
@@ -197,38 +197,22 @@ class KeptIterates(NamedTuple):
         return self.members[np.concatenate(rounds)[:n_samples]]
 
 
-class DPSGLDUpdate:
+class DPSGLDUpdate(Update):
     """The chain: pure functions of a state and a released sum."""
 
     def __init__(self, config: DPSGLDConfig) -> None:
         self._config = config
         self._prior_precision = 1.0 / config.prior_scale**2
 
-    @staticmethod
-    def keep(state: DPSGLDState) -> None:
-        """Nothing: a chain has no moments."""
-
-    @staticmethod
-    def init(theta: Tensor, kept: None = None) -> DPSGLDState:
-        """Start at given parameters."""
+    def init(self, theta: Tensor, kept: Any = None) -> DPSGLDState:
+        """Start at given parameters; a chain has no moments."""
         return DPSGLDState(theta, 0, (), ())
 
-    @staticmethod
-    def saved(state: DPSGLDState) -> DPSGLDState:
-        """Return the state itself."""
-        return state
-
-    @staticmethod
-    def restored(saved: Any, theta: Tensor) -> DPSGLDState:
+    def restored(self, saved: Any, theta: Tensor) -> DPSGLDState:
         """Return the state that was saved."""
-        state = like(DPSGLDUpdate.init(theta), saved)
+        state = like(self.init(theta), saved)
         kept = tuple(like(theta, iterate) for iterate in state.kept)
         return state._replace(kept=kept, kept_steps=tuple(state.kept_steps))
-
-    @staticmethod
-    def query(state: DPSGLDState) -> Tensor:
-        """θ_t itself."""
-        return state.theta
 
     def update(self, state: DPSGLDState, noisy: Tensor, step: int) -> DPSGLDState:
         """θ_{t+1} = θ_t + η_t (g̃_t/B − ∇r(θ_t)/N)."""
@@ -244,8 +228,7 @@ class DPSGLDUpdate:
             return state
         return state._replace(kept=(*state.kept, theta), kept_steps=(*state.kept_steps, step + 1))
 
-    @staticmethod
-    def posterior(state: DPSGLDState, vector: Callable[[Tensor], np.ndarray]) -> KeptIterates:
+    def posterior(self, state: DPSGLDState, vector: Callable[[Tensor], np.ndarray]) -> KeptIterates:
         """Return the kept iterates; the last one alone before any was kept."""
         kept, steps = state.kept or (state.theta,), state.kept_steps or (state.n_steps,)
         return KeptIterates(np.stack([vector(theta) for theta in kept]), np.array(steps))

@@ -81,13 +81,14 @@ from skdp.algorithms.user_model.sums import (
     SquaredLengths,
 )
 from skdp.algorithms.user_model.update import ModelUpdate
-from skdp.engine.loop import ClippedSum, Progress, ReleasePlan, run
+from skdp.engine.loop import Progress, ReleasePlan, run
 from skdp.engine.modules.network_records import NetworkRecords
 from skdp.engine.sampling import Sampling, sampling
 from skdp.fitting.streams import Streams
 from skdp.fitting.validate import in_range, integer, one_of, positive
 from skdp.models.user_models import UserModel
 from skdp.models.user_priors import Prior
+from skdp.rows.bounded_sum import BoundedSum
 from skdp.rows.chunks import rows_of
 from skdp.rows.clipping import clipped_rows
 
@@ -239,7 +240,7 @@ class ModelConfig(GaussianRun):
     def release_plan(self) -> ReleasePlan:
         """What the engine executes: built from the very fields of `event`."""
         bound = 1.0 if math.isfinite(self.clip_norm) else math.inf
-        sums: list[ClippedSum] = [ModelClippedSum(self.model, GRADIENT, bound)] * self.n_releases
+        sums: list[BoundedSum] = [ModelClippedSum(self.model, GRADIENT, bound)] * self.n_releases
         kind = OUTER if self.covariance == "full" else SQUARES
         for step in self.curvature_steps:
             sums[step] = ModelClippedSum(self.model, kind, CURVATURE_CLIP * bound)

@@ -55,6 +55,15 @@ def exp_coins(coin: Coin, size: int, random: Integers) -> np.ndarray:
     return result
 
 
+def first_accepted(candidates: Callable[[int], np.ndarray], needed: float, size: int) -> np.ndarray:
+    """Draw the first accepted ones, of which ``needed`` candidates each are about enough."""
+    found = np.empty(0, dtype=np.int64)
+    while len(found) < size:
+        # However many are drawn at once, each is a fresh one, and the first to pass are kept.
+        found = np.append(found, candidates(int(needed * (size - len(found))) + 16))
+    return found[:size]
+
+
 def always(at: np.ndarray) -> np.ndarray:
     """Coin of probability 1."""
     return np.ones(len(at), dtype=bool)

@@ -28,7 +28,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from skdp.engine.coins import all_pass, exp_coins, fractions, geometric
+from skdp.engine.coins import all_pass, exp_coins, first_accepted, fractions, geometric
 from skdp.fitting.streams import SecureStream
 from skdp.fitting.validate import integer
 
@@ -55,11 +55,7 @@ def discrete_gaussian_integers(bits: int, size: int, stream: SecureStream) -> np
     bits = integer(0, bits=bits)
     if bits > MAX_BITS:
         raise ValueError(f"Expected bits={bits} to be at most {MAX_BITS}.")
-    found = np.empty(0, dtype=np.int64)
-    while len(found) < size:  # about half of the candidates are accepted
-        # However many are drawn at once, each is a fresh one, and the first to pass are kept.
-        found = np.append(found, _accepted(bits, int(2.4 * (size - len(found))) + 16, stream))
-    return found[:size]
+    return first_accepted(lambda n: _accepted(bits, n, stream), 2.4, size)
 
 
 def _accepted(bits: int, n_candidates: int, stream: SecureStream) -> np.ndarray:
@@ -71,9 +67,7 @@ def _accepted(bits: int, n_candidates: int, stream: SecureStream) -> np.ndarray:
     v = geometric(len(u), random)
     negative = random(2, size=len(u)) == 1
     w = np.maximum(v - 1, 0)
-    f = np.where(v == 0, one - u, u)  # over 2^bits, at most 1
-
-    fraction = fractions(f, bits, random)
+    fraction = fractions(np.where(v == 0, one - u, u), bits, random)  # f over 2^bits, at most 1
 
     def half(at: np.ndarray) -> np.ndarray:
         return random(2, size=len(at)) == 0

@@ -20,12 +20,11 @@ C. L. Canonne, G. Kamath, T. Steinke, *The Discrete Gaussian for Differential Pr
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from fractions import Fraction
 
 import numpy as np
 
-from skdp.engine.coins import Integers, exp_coins, geometric
+from skdp.engine.coins import exp_coins, first_accepted, geometric
 from skdp.fitting.streams import SecureStream
 
 # u + t v stays below 2⁶³ unless v is 2¹³ or more, which has probability e^−8192.
@@ -54,34 +53,28 @@ def discrete_laplace_integers(scale: Fraction, size: int, stream: SecureStream) 
     ValueError
         If the scale is not positive, or its numerator too large.
     """
-    return _first(lambda n: _accepted(scale, n, stream), scale, size)
+    return first_accepted(lambda n: _accepted(_checked(scale), n, stream), 2.2, size)
 
 
 def geometric_integers(scale: Fraction, size: int, stream: SecureStream) -> np.ndarray:
     """Draw independent integers from 0 on, of law ∝ exp(−x/b); see `discrete_laplace_integers`."""
-    random = stream.generator.integers
-    return _first(lambda n: _magnitudes(scale, n, random), scale, size)
+    return first_accepted(lambda n: _magnitudes(_checked(scale), n, stream), 2.2, size)
 
 
-def _first(drawn: Callable[[int], np.ndarray], scale: Fraction, size: int) -> np.ndarray:
+def _checked(scale: Fraction) -> Fraction:
     if not 0 < scale.numerator <= MOST_NUMERATOR:
         raise ValueError("Expected scale to be a positive fraction with a numerator up to 2**50.")
-    found = np.empty(0, dtype=np.int64)
-    while len(found) < size:  # e^-1 and more of the candidates are lost
-        # However many are drawn at once, each is a fresh one, and the first to pass are kept.
-        found = np.append(found, drawn(int(2.2 * (size - len(found))) + 16))
-    return found[:size]
+    return scale
 
 
-def _magnitudes(scale: Fraction, n_candidates: int, random: Integers) -> np.ndarray:
-    t = np.int64(scale.numerator)
+def _magnitudes(scale: Fraction, n_candidates: int, stream: SecureStream) -> np.ndarray:
+    random, t = stream.generator.integers, np.int64(scale.numerator)
     u = random(t, size=n_candidates)
     u = u[exp_coins(lambda at: random(t, size=len(at)) < u[at], len(u), random)]
     return (u + t * geometric(len(u), random)) // scale.denominator
 
 
 def _accepted(scale: Fraction, n_candidates: int, stream: SecureStream) -> np.ndarray:
-    random = stream.generator.integers
-    x = _magnitudes(scale, n_candidates, random)
-    negative = random(2, size=len(x)) == 1
+    x = _magnitudes(scale, n_candidates, stream)
+    negative = stream.generator.integers(2, size=len(x)) == 1
     return np.where(negative, -x, x)[~negative | (x > 0)]

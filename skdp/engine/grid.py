@@ -26,7 +26,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -44,27 +44,6 @@ _MARGIN = 1e-6
 _CHUNK_ENTRIES = 2**19  # terms at work at once: in the cache, whatever the dimension
 _CHUNK_ROWS = 2**14
 _LEAST_NOISE, _MOST_NOISE = 2.0**-20, 2.0**28
-
-
-class RecordSum(Protocol):
-    """A sum over records whose terms can be had one by one."""
-
-    @property
-    def record_bound(self) -> float:
-        """Bound on the Euclidean norm of one record's term."""
-        ...
-
-    def moved_by(self, neighboring_relation: str) -> float:
-        """How far neighbours can move the sum, in Euclidean norm."""
-        ...
-
-    def shape(self, theta_shape: tuple[int, ...]) -> tuple[int, ...]:
-        """Shape of the sum at parameters of a shape."""
-        ...
-
-    def records(self, theta: np.ndarray, chunk: LinearBatch) -> np.ndarray:
-        """Return the terms (m, size); every bit of one must depend on its own record alone."""
-        ...
 
 
 class Outer(NamedTuple):
@@ -85,24 +64,6 @@ class Outer(NamedTuple):
     squares: np.ndarray
 
 
-class OuterSum(RecordSum, Protocol):
-    """A sum whose terms are outer products, several of them side by side."""
-
-    @property
-    def room(self) -> int:
-        """Bound on what rounding the left factors adds to a term's norm, in grid units."""
-        ...
-
-    @property
-    def at_once(self) -> int:
-        """Records whose terms are worked on at once, at most 2¹⁸."""
-        ...
-
-    def factors(self, theta: np.ndarray, chunk: LinearBatch) -> list[Outer]:
-        """Return the terms; every bit of a factor must depend on its own record alone."""
-        ...
-
-
 def lattice_bits(noise_multiplier: float) -> int:
     """Bits k of the noise parameter 2ᵏ in grid units: those for which ⌊2ᵏ/σ⌋ has 34 bits."""
     sigma = in_range(_LEAST_NOISE, _MOST_NOISE, closed="both", noise_multiplier=noise_multiplier)
@@ -120,8 +81,9 @@ class GridSum:
 
     Parameters
     ----------
-    inner : RecordSum
-        The terms before rounding, of bounded norm.
+    inner : BoundedSum
+        The terms before rounding, which it has one by one: every bit of one of its ``records``
+        must depend on its own record alone.
     noise_multiplier : float
         σ in [2⁻²⁰, 2²⁸] of the noise that the sum will get.
     neighboring_relation : str
@@ -129,7 +91,7 @@ class GridSum:
         less than 2C, and a grid unit is worth less.
     """
 
-    inner: RecordSum
+    inner: Any
     noise_multiplier: float
     neighboring_relation: str = ZERO_OUT
 
@@ -202,13 +164,15 @@ class GridSum:
 class OuterGridSum(GridSum):
     """The same of terms l_i ⊗ a_i, none of which is ever written down.
 
+    The inner sum has ``factors``, lists of `Outer` side by side, of which every bit must depend on
+    its own record alone; ``at_once``, the number of records that are worked on at once, at most
+    2¹⁸; and ``room``, a bound on what rounding the l_i adds to a term's norm, in grid units.
+
     The a_i are integers and the l_i are rounded to some, so that Σ l_i ⊗ a_i is a product of two
     matrices of integers. No |l_ij a_ik| exceeds ‖l_i‖‖a_i‖ ≤ Δ ≤ 2³⁴ (2Δ under replace_one for what
     cannot be opposite), and 2¹⁸ of them add up to 2⁵² at most: any order of additions, fused or
     not, is exact in doubles.
     """
-
-    inner: OuterSum
 
     @property
     def room(self) -> int:
@@ -232,7 +196,7 @@ class OuterGridSum(GridSum):
         return np.concatenate([product.ravel() for product in products])
 
 
-def grid_sum(inner: RecordSum, noise_multiplier: float, neighboring_relation: str) -> GridSum:
+def grid_sum(inner: Any, noise_multiplier: float, neighboring_relation: str) -> GridSum:
     """Round the terms of a sum to a grid, by their factors where they are outer products."""
     kind = OuterGridSum if hasattr(inner, "factors") else GridSum
     return kind(inner, noise_multiplier, neighboring_relation)

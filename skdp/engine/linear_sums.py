@@ -98,29 +98,28 @@ class LinearClippedSum(RowSum):
 
     def _clipped(self, logits: np.ndarray, chunk: LinearBatch) -> tuple[np.ndarray, Any]:
         """Return r (m, K) and rows (m, D) whose outer products are the terms of the sum."""
-        rows = chunk.rows
         r = self.residual(logits, chunk.targets)
         norms = np.sqrt(row_sums(r * r))
         if self.largest_residual is not None:
             norms = np.maximum(norms, self.largest_residual(logits))
-        norms *= chunk.norms
-        if not np.isfinite(norms.sum()):
-            rows = drop_non_finite(r, norms, rows)
-        if self.clip_norm < np.inf:
-            r *= (self.clip_norm / np.maximum(norms, self.clip_norm))[:, None]
-        return chunk.weighted(r), rows
+        return shortened(r, norms * chunk.norms, chunk, self.clip_norm)
 
 
-def drop_non_finite(r: np.ndarray, norms: np.ndarray, rows: Any) -> Any:
-    """Let records whose gradient is not finite contribute nothing.
-
-    C/‖g‖ would make 0·inf = NaN of them, which tells everyone that the record is there.
-    """
-    bad = np.flatnonzero(np.logical_not(np.isfinite(norms)))
-    r[bad], norms[bad] = 0.0, 0.0
-    if isinstance(rows, ImplicitRows):
-        return rows
-    return np.nan_to_num(rows, nan=0.0, posinf=0.0, neginf=0.0)
+def shortened(
+    r: np.ndarray, norms: np.ndarray, chunk: LinearBatch, clip_norm: float
+) -> tuple[np.ndarray, Any]:
+    """Scale residuals (m, K), in place, for gradients of some norms; return them and the rows."""
+    rows = chunk.rows
+    if not np.isfinite(norms.sum()):
+        # Records whose gradient is not finite contribute nothing: C/‖g‖ would make 0·inf = NaN of
+        # them, which tells everyone that the record is there.
+        bad = np.flatnonzero(np.logical_not(np.isfinite(norms)))
+        r[bad], norms[bad] = 0.0, 0.0
+        if not isinstance(rows, ImplicitRows):
+            rows = np.nan_to_num(rows, nan=0.0, posinf=0.0, neginf=0.0)
+    if clip_norm < np.inf:
+        r *= (clip_norm / np.maximum(norms, clip_norm))[:, None]
+    return chunk.weighted(r), rows
 
 
 Weight = Callable[[np.ndarray, np.ndarray], np.ndarray]
@@ -178,31 +177,25 @@ class GramSum(RowSum):
         total = np.zeros(1 if self.trace_only else (d, d))
         with np.errstate(all="ignore"):
             for chunk in batch.chunks(CHUNK_ROWS):
-                rows, norms = chunk.rows, chunk.norms
-                logits = (
-                    chunk.logits(weights) + _offsets(chunk, len(theta)) if self.weight else rows
-                )
-                w = self._weights(logits, chunk)
-                total += w @ norms**2 if self.trace_only else gram(rows, w)
+                w = self._weights(chunk.logits(weights) if self.weight else None, chunk)
+                total += w @ chunk.norms**2 if self.trace_only else gram(chunk.rows, w)
         return total if self.trace_only else packed(total)
 
     def records(self, theta: np.ndarray, chunk: LinearBatch) -> np.ndarray:
         """Return the terms of the sum, `packed`, each a function of its own record alone."""
-        rows, norms = chunk.rows, chunk.norms
-        logits = rows
-        if self.weight:
-            logits = row_products(rows, theta.T) + _offsets(chunk, len(theta))
-        w = self._weights(logits, chunk)
-        terms = (w * norms**2)[:, None] if self.trace_only else packed_squares(rows, w)
+        rows = chunk.rows
+        w = self._weights(row_products(rows, theta.T) if self.weight else None, chunk)
+        terms = (w * chunk.norms**2)[:, None] if self.trace_only else packed_squares(rows, w)
         return by_person(terms, chunk)
 
-    def _weights(self, logits: np.ndarray, chunk: LinearBatch) -> np.ndarray:
-        """Return the weights (m,), cut; without a function of the logits no one looks at them."""
-        norms = chunk.norms
-        w = np.ones(len(norms))
-        if self.weight is not None:
-            # Negative ones would make terms opposite.
-            w = np.maximum(np.nan_to_num(self.weight(logits, norms), nan=0.0, posinf=0.0), 0.0)
+    def _weights(self, logits: np.ndarray | None, chunk: LinearBatch) -> np.ndarray:
+        """Return the weights (m,), cut; no logits where there is no function of them."""
+        w, norms = np.ones(len(chunk.norms)), chunk.norms
+        if self.weight is not None and logits is not None:
+            # What a record adds to its logits stands beside the targets, if anywhere.
+            offsets = chunk.targets[:, logits.shape[1] :].sum(axis=1, keepdims=True)
+            w = np.nan_to_num(self.weight(logits + offsets, norms), nan=0.0, posinf=0.0)
+            w = np.maximum(w, 0.0)  # negative ones would make terms opposite
         return self._cut(w, chunk)
 
     def _cut(self, w: np.ndarray, chunk: LinearBatch) -> np.ndarray:
@@ -213,11 +206,6 @@ class GramSum(RowSum):
             return w
         together = by_person((w * squares)[:, None], chunk)[:, 0]
         return w * chunk.of_rows(shrunk(self.of_person, together))
-
-
-def _offsets(chunk: LinearBatch, n_outputs: int) -> np.ndarray:
-    """What a record adds to its logits, (m, 1): it stands beside the targets, if anywhere."""
-    return chunk.targets[:, n_outputs:].sum(axis=1, keepdims=True)
 
 
 def packed(matrix: np.ndarray) -> np.ndarray:

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from skdp.engine.grid import grid_sum, lattice_bits
 from skdp.engine.noise import discrete_gaussian, gaussian
@@ -19,33 +19,13 @@ from skdp.engine.release_hook import MechanismCall, grid_width
 from skdp.engine.sampling import Sampling
 from skdp.fitting.streams import SecureStream, Streams
 from skdp.relations import ZERO_OUT, sensitivity_factor
+from skdp.rows.bounded_sum import BoundedSum
 from skdp.rows.chunks import ChunkSums
 from skdp.rows.persons import PersonUnit
 from skdp.rows.records import Rows
 
 State = TypeVar("State")
 Progress = Callable[[Iterable[State]], Iterable[State]]
-
-
-class ClippedSum(Protocol):
-    """A sum over records to which each contributes at most `norm_bound`."""
-
-    @property
-    def norm_bound(self) -> float:
-        """Bound on the Euclidean norm of one record's share of the computed sum."""
-        ...
-
-    def sensitivity(self, neighboring_relation: str) -> float:
-        """How far neighbours can move the computed sum, in Euclidean norm."""
-        ...
-
-    def shape(self, theta_shape: tuple[int, ...]) -> tuple[int, ...]:
-        """Shape of the sum at parameters of a shape."""
-        ...
-
-    def __call__(self, theta: Any, batch: Any) -> Any:
-        """Return the sum."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -56,7 +36,7 @@ class ReleasePlan:
     ----------
     sampling : Sampling
         Which records take part in each step.
-    clipped_sum : ClippedSum or sequence of ClippedSum
+    clipped_sum : BoundedSum or sequence of BoundedSum
         The private value of a step; a sequence holds one per step.
     noise_multiplier : float or sequence of float
         σ: standard deviation of the noise over the bound on one record (see `noise_scale`); 0 for
@@ -65,13 +45,13 @@ class ReleasePlan:
         Relation under which the trace states sensitivities.
     secure : bool, default=False
         Round each record to a grid, sum integers and add discrete Gaussian noise: nothing is left
-        to the rounding of sums and noise. Every sum must be a `skdp.engine.grid.RecordSum`.
+        to the rounding of sums and noise. Every sum must have its terms one by one.
     persons : PersonUnit or None, default=None
         Records are persons with several rows: each sum is taken ``of_persons``.
     """
 
     sampling: Sampling
-    clipped_sum: ClippedSum | Sequence[ClippedSum]
+    clipped_sum: BoundedSum | Sequence[BoundedSum]
     noise_multiplier: float | Sequence[float]
     neighboring_relation: str
     secure: bool = False
@@ -83,22 +63,21 @@ class ReleasePlan:
 
         The same for every run of the plan, so it is worked out once.
         """
-        found = self._steps.get((shape, step))
-        if found is None:
-            found = self._steps[shape, step] = self._declared(shape, step)
-        return found
-
-    def _declared(self, shape: tuple[int, ...], step: int) -> tuple[Any, MechanismCall]:
-        clipped_sum, scale = self.clipped_sum_of(step), self.noise_scale(step)
-        return clipped_sum, MechanismCall(
-            kind="discrete_gaussian" if self.secure else "gaussian",
-            sensitivity=clipped_sum.sensitivity(self.neighboring_relation),
-            scale=scale,
-            rate=self.sampling.rate,
-            shape=clipped_sum.shape(shape),
-            step=step,
-            width=grid_width(scale),
-        )
+        if (shape, step) not in self._steps:
+            clipped_sum, scale = self.clipped_sum_of(step), self.noise_scale(step)
+            self._steps[shape, step] = (
+                clipped_sum,
+                MechanismCall(
+                    kind="discrete_gaussian" if self.secure else "gaussian",
+                    sensitivity=clipped_sum.sensitivity(self.neighboring_relation),
+                    scale=scale,
+                    rate=self.sampling.rate,
+                    shape=clipped_sum.shape(shape),
+                    step=step,
+                    width=grid_width(scale),
+                ),
+            )
+        return self._steps[shape, step]
 
     def clipped_sum_of(self, step: int) -> Any:
         """Return the private value of one step; in grid units with ``secure``."""

@@ -109,24 +109,21 @@ def release(call: MechanismCall, mechanism: Callable[[], _T]) -> _T:
 
 
 @contextmanager
-def _hooked(hook: _Hook) -> Iterator[None]:
-    token = _hook.set(hook)
-    try:
-        yield
-    finally:
-        _hook.reset(token)
-
-
-@contextmanager
-def _taped(run: Callable[[Callable[[], Any]], Any]) -> Iterator[list[Release]]:
+def _taped(
+    noted: Callable[[Callable[[], Any]], Any], given: Iterator[Any] | None = None
+) -> Iterator[list[Release]]:
+    """Note something of each mechanism; the fit goes on with that, or with what is given."""
     tape: list[Release] = []
 
-    def hook(call: MechanismCall, mechanism: Callable[[], _T]) -> _T:
-        tape.append(Release(call, run(mechanism)))
-        return tape[-1].output
+    def hook(call: MechanismCall, mechanism: Callable[[], Any]) -> Any:
+        tape.append(Release(call, noted(mechanism)))
+        return tape[-1].output if given is None else next(given)
 
-    with _hooked(hook):
+    token = _hook.set(hook)
+    try:
         yield tape
+    finally:
+        _hook.reset(token)
 
 
 def record() -> AbstractContextManager[list[Release]]:
@@ -142,20 +139,7 @@ def replay(outputs: Iterable[Any]) -> AbstractContextManager[list[Release]]:
 
 def rerun(outputs: Iterable[Any]) -> AbstractContextManager[list[Release]]:
     """Return the given outputs, and record what the mechanisms give after them instead."""
-    frozen = iter(outputs)
-
-    @contextmanager
-    def entered() -> Iterator[list[Release]]:
-        tape: list[Release] = []
-
-        def hook(call: MechanismCall, mechanism: Callable[[], _T]) -> Any:
-            tape.append(Release(call, mechanism()))
-            return next(frozen)
-
-        with _hooked(hook):
-            yield tape
-
-    return entered()
+    return _taped(lambda mechanism: mechanism(), iter(outputs))
 
 
 def grid_width(scale: float) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
@@ -13,28 +13,6 @@ from torch import Tensor
 from skdp.engine.adam import Moments as Moments  # where 0.1.0 stored it
 from skdp.engine.adam import NoiseCorrectedAdam as NoiseCorrectedAdam
 from skdp.fitting.validate import expected
-
-
-class UpdateRule(Protocol):
-    """How parameters follow a released gradient of the log-likelihood."""
-
-    def init(self, like: Tensor) -> Any:
-        """Return the state before the first step."""
-        ...
-
-    def saved(self, state: Any) -> Any:
-        """Return what there is of the state, as arrays."""
-        ...
-
-    def restored(self, saved: Any, like: Tensor, more: float) -> Any:
-        """Return a saved state; the noise of the steps to come has so much more variance."""
-        ...
-
-    def step(
-        self, state: Any, theta: Tensor, gradient: Tensor, noise_variance: float, rate: float
-    ) -> tuple[Tensor, Any]:
-        """Return the next parameters and state; ``noise_variance`` is public."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -114,6 +92,11 @@ class TorchOptimizer:
             "e.g. torch.optim.SGD; those that evaluate the loss themselves cannot be private",
             optimizer=self.make,
         )
+
+
+# How parameters follow a released gradient of the log-likelihood; a state that is `restored` has
+# noise of so much ``more`` variance to come, and ``noise_variance`` is public.
+UpdateRule = NoiseCorrectedAdam | MomentumSGD | TorchOptimizer
 
 
 def _each(values: Any, kind: type, change: Callable[[Any], Any]) -> Any:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from skdp.engine.linear_sums import Residual, drop_non_finite
+from skdp.engine.linear_sums import Residual, shortened
 from skdp.rows.bounded_sum import CHUNK_ROWS
 from skdp.rows.clipping import row_products, row_sums
 from skdp.rows.person_sums import RowSum
@@ -61,9 +61,6 @@ class VanillaClippedSum(RowSum):
         self, logits: np.ndarray, squares: np.ndarray, chunk: LinearBatch
     ) -> tuple[np.ndarray, Any]:
         """Return r (m, K) and rows (m, D), whose outer products are the g_i."""
-        r, rows = self.residual(logits, chunk.targets), chunk.rows
+        r = self.residual(logits, chunk.targets)
         norms = np.sqrt(row_sums(r**2 * (chunk.norms[:, None] ** 2 + squares)))
-        if not np.isfinite(norms.sum()):
-            rows = drop_non_finite(r, norms, rows)
-        r = r * (self.clip_norm / np.maximum(norms, self.clip_norm))[:, None]
-        return chunk.weighted(r), rows
+        return shortened(r, norms, chunk, self.clip_norm)

@@ -18,7 +18,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import Protocol
+from typing import Any
 
 import numpy as np
 from scipy.special import expit, softmax
@@ -27,47 +27,46 @@ from scipy.stats import poisson
 LargestResidual = Callable[[np.ndarray], np.ndarray]
 
 
-class Score(Protocol):
-    """A bounded score, and what is expected of it."""
+class Score:
+    """A bounded score, and what is expected of it.
 
-    @property
-    def n_outputs(self) -> int:
-        """Number of logits, K."""
-        ...
+    Attributes
+    ----------
+    n_outputs : int
+        Number of logits, K.
+    largest_residual : callable or None
+        Norm (m,) of the largest residual that any target could have, for the weight, if any.
+    slope_bound : float
+        Bound on the slope of a record of norm 1.
+    """
+
+    n_outputs: int
+    slope_bound: float
+    largest_residual: LargestResidual | None
 
     def residual(self, logits: np.ndarray, targets: np.ndarray) -> np.ndarray:
         """What is summed over records, before any weight, (m, K)."""
-        ...
-
-    @property
-    def largest_residual(self) -> LargestResidual | None:
-        """Norm (m,) of the largest residual that any target could have, for the weight, if any."""
-        ...
+        raise NotImplementedError
 
     def value(self, logits: np.ndarray) -> np.ndarray:
         """Ψ(z), (..., K)."""
-        ...
+        raise NotImplementedError
 
     def slope(self, logits: np.ndarray) -> np.ndarray:
         """∂Ψ/∂z, (..., K, K)."""
-        ...
+        raise NotImplementedError
 
     def variance(self, logits: np.ndarray) -> np.ndarray:
         """Covariance of the score of one record, (..., K, K)."""
-        ...
-
-    @property
-    def slope_bound(self) -> float:
-        """Bound on the slope of a record of norm 1."""
-        ...
+        raise NotImplementedError
 
     def slope_of_records(self, logits: np.ndarray, bounds: np.ndarray) -> np.ndarray:
         """Slope (m,) of records of one logit (m, 1), each with its own bound c (m,)."""
-        ...
+        raise NotImplementedError
 
 
 @dataclass(frozen=True)
-class BernoulliScore:
+class BernoulliScore(Score):
     """w(z)(y − σ(z)) with w = min(1, c / max(σ(z), σ(−z))).
 
     Parameters
@@ -99,14 +98,11 @@ class BernoulliScore:
 
     def slope(self, logits: np.ndarray) -> np.ndarray:
         """W σ'."""
-        return (self._weight(logits) * expit(logits) * expit(-logits))[..., None]
+        return _weighted_slope(logits, self.bound)[..., None]
 
     def variance(self, logits: np.ndarray) -> np.ndarray:
         """w² σ'."""
-        return (self._weight(logits) ** 2 * expit(logits) * expit(-logits))[..., None]
-
-    def _weight(self, logits: np.ndarray) -> np.ndarray:
-        return np.minimum(1.0, self.bound / expit(np.abs(logits)))
+        return _weighted_slope(logits, self.bound, 2)[..., None]
 
     @property
     def slope_bound(self) -> float:
@@ -115,12 +111,15 @@ class BernoulliScore:
 
     def slope_of_records(self, logits: np.ndarray, bounds: np.ndarray) -> np.ndarray:
         """W σ'."""
-        z = logits[:, 0]
-        return np.minimum(1.0, bounds / expit(np.abs(z))) * expit(z) * expit(-z)
+        return _weighted_slope(logits[:, 0], bounds)
+
+
+def _weighted_slope(z: np.ndarray, bound: Any, power: int = 1) -> np.ndarray:
+    return np.minimum(1.0, bound / expit(np.abs(z))) ** power * expit(z) * expit(-z)
 
 
 @dataclass(frozen=True)
-class CategoricalScore:
+class CategoricalScore(Score):
     """w (e_y − softmax(z)), with the weight that holds at equal probabilities, where fits start.
 
     Parameters
@@ -165,13 +164,9 @@ class CategoricalScore:
         """Eigenvalues of diag p − p pᵀ are ≤ 1/2."""
         return min(0.5, self.bound)
 
-    def slope_of_records(self, logits: np.ndarray, bounds: np.ndarray) -> np.ndarray:
-        """Not one number per record: several logits have no such release."""
-        raise NotImplementedError
-
 
 @dataclass(frozen=True)
-class PoissonScore:
+class PoissonScore(Score):
     """clip(min(y, y_max) − r, ±c) less its own mean under Poisson(r), at the rate r = e^z ≤ y_max.
 
     Tabulated over the logit: sums over the counts that occur.
@@ -191,10 +186,7 @@ class PoissonScore:
     bound: float
     largest_count: float
     n_outputs = 1
-
-    @property
-    def largest_residual(self) -> None:
-        """None: the residual itself is bounded and centred, and needs no weight."""
+    largest_residual = None  # the residual itself is bounded and centred, and needs no weight
 
     def residual(self, logits: np.ndarray, targets: np.ndarray) -> np.ndarray:
         """Clipped residual less its mean; a second column of the targets is an offset of logits."""

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 from scipy.special import expit, huber, softmax
@@ -21,39 +20,65 @@ from skdp.models.bounded_scores import BernoulliScore, CategoricalScore, Poisson
 from skdp.models.rounded_losses import log_sum_exp, softplus
 
 
-class LogConcave(Protocol):
-    """What a posterior sampler needs of a likelihood; leading axes of the arrays broadcast."""
+class BoundedScores:
+    """What variational inference needs of a likelihood; leading axes of arrays broadcast.
 
-    @property
-    def n_outputs(self) -> int:
-        """Number of logits of a record, K."""
-        ...
+    Attributes
+    ----------
+    n_outputs : int
+        Number of logits of a record, K.
+    residual_bound : float
+        Bound on ‖∂ log p/∂ logits‖.
+    largest_target : float
+        Bound to which targets are cut; infinite for none.
+    residual_scale : float
+        Size of large residuals as they occur, of which a default clip takes a share.
+    """
 
-    @property
-    def residual_bound(self) -> float:
-        """Bound on ‖∂ log p/∂ logits‖."""
-        ...
-
-    @property
-    def curvature_bound(self) -> float:
-        """Bound on the eigenvalues of −∂² log p/∂ logits²."""
-        ...
+    n_outputs: int
+    residual_bound: float
+    largest_target = math.inf
+    residual_scale = 1.0
 
     def residual(self, logits: np.ndarray, targets: np.ndarray) -> np.ndarray:
         """∂ log p/∂ logits, (..., K)."""
-        ...
+        raise NotImplementedError
+
+    def score(self, bound: float) -> Score:
+        """Give the score of a record of norm 1 that is bounded by c and has mean zero."""
+        raise NotImplementedError
+
+
+class LogConcave:
+    """What a posterior sampler needs of a likelihood.
+
+    Attributes
+    ----------
+    n_outputs, residual_bound
+        As in `BoundedScores`.
+    curvature_bound : float
+        Bound on the eigenvalues of −∂² log p/∂ logits².
+    """
+
+    n_outputs: int
+    residual_bound: float
+    curvature_bound: float
+
+    def residual(self, logits: np.ndarray, targets: np.ndarray) -> np.ndarray:
+        """∂ log p/∂ logits, (..., K)."""
+        raise NotImplementedError
 
     def loss(self, logits: np.ndarray, targets: np.ndarray) -> np.ndarray:
         """−log p up to a constant, (...), by operations that are rounded in one way."""
-        ...
+        raise NotImplementedError
 
     def least_loss(self, targets: np.ndarray, reach: float) -> np.ndarray:
         """Lower bound on the loss over logits of norm ≤ reach, (...)."""
-        ...
+        raise NotImplementedError
 
     def value_range(self, reach: float) -> float:
         """Bound on loss − least_loss over logits of norm ≤ reach."""
-        ...
+        raise NotImplementedError
 
     def least_curvature(
         self, logits: np.ndarray, targets: np.ndarray, move: np.ndarray, reach: float
@@ -63,69 +88,35 @@ class LogConcave(Protocol):
         For ‖z + δ‖ ≤ reach and |δ_j − δ_k| ≤ move, (n,); for K = 1, |δ| ≤ move. Where move is 0, A
         is the curvature at z.
         """
-        ...
+        raise NotImplementedError
 
     def tamed(self, targets: np.ndarray, reach: float) -> np.ndarray:
         """Targets that change log p by constants only, over logits of norm ≤ reach."""
-        ...
+        return targets
 
 
-class BoundedScores(Protocol):
-    """What variational inference needs of a likelihood."""
-
-    @property
-    def n_outputs(self) -> int:
-        """Number of logits of a record, K."""
-        ...
-
-    @property
-    def residual_bound(self) -> float:
-        """Bound on ‖∂ log p/∂ logits‖."""
-        ...
-
-    def residual(self, logits: np.ndarray, targets: np.ndarray) -> np.ndarray:
-        """∂ log p/∂ logits, (..., K)."""
-        ...
-
-    @property
-    def largest_target(self) -> float:
-        """Bound to which targets are cut; infinite for none."""
-        ...
-
-    @property
-    def residual_scale(self) -> float:
-        """Size of large residuals as they occur, of which a default clip takes a share."""
-        ...
-
-    def score(self, bound: float) -> Score:
-        """Give the score of a record of norm 1 that is bounded by c and has mean zero."""
-        ...
-
-
-class Likelihood(LogConcave, BoundedScores, Protocol):
+class Likelihood(LogConcave, BoundedScores):
     """What algorithms and estimators need of a likelihood of classes."""
 
     def targets(self, codes: np.ndarray) -> np.ndarray:
         """Encode class numbers as targets, (n, K)."""
-        ...
+        raise NotImplementedError
 
     def probabilities(self, logits: np.ndarray) -> np.ndarray:
         """Class probabilities (..., n_classes) of logits (..., K)."""
-        ...
+        raise NotImplementedError
 
     def predictive(self, mean: np.ndarray, covariance: np.ndarray) -> np.ndarray:
         """Class probabilities (n, n_classes), averaged over normal logits, (n, K) and (n, K, K)."""
-        ...
+        raise NotImplementedError
 
 
 @dataclass(frozen=True)
-class Bernoulli:
+class Bernoulli(Likelihood):
     """Two classes, one logit: log p = y z − log(1 + e^z), targets 0 or 1."""
 
     n_outputs = 1
     residual_bound = 1.0  # |y − σ(z)| < 1
-    largest_target = math.inf
-    residual_scale = 1.0
     curvature_bound = 0.25  # σ'(z) ≤ 1/4
 
     def residual(self, logits: np.ndarray, targets: np.ndarray) -> np.ndarray:
@@ -154,10 +145,6 @@ class Bernoulli:
         """Log[(1 + e^r)/(1 + e^−r)] = r, attained."""
         return reach
 
-    def tamed(self, targets: np.ndarray, reach: float) -> np.ndarray:
-        """As they are: 0 or 1."""
-        return targets
-
     def targets(self, codes: np.ndarray) -> np.ndarray:
         """Column of 0 and 1."""
         return codes.astype(np.float64)[:, None]
@@ -172,14 +159,12 @@ class Bernoulli:
 
 
 @dataclass(frozen=True)
-class Categorical:
+class Categorical(Likelihood):
     """K > 2 classes, K logits: log p = z_y − log Σ e^z, one-hot targets."""
 
     n_outputs: int
 
     residual_bound = math.sqrt(2.0)  # ‖e_y − softmax(z)‖ < √2
-    largest_target = math.inf
-    residual_scale = 1.0
     curvature_bound = 0.5  # eigenvalues of diag p − ppᵀ
 
     def residual(self, logits: np.ndarray, targets: np.ndarray) -> np.ndarray:
@@ -226,10 +211,6 @@ class Categorical:
         gap = reach * math.sqrt(self.n_outputs / (self.n_outputs - 1.0))
         return float(most - np.logaddexp(0.0, others - gap))
 
-    def tamed(self, targets: np.ndarray, reach: float) -> np.ndarray:
-        """As they are: one-hot."""
-        return targets
-
     def targets(self, codes: np.ndarray) -> np.ndarray:
         """One-hot rows."""
         return np.eye(self.n_outputs)[codes]
@@ -244,7 +225,7 @@ class Categorical:
 
 
 @dataclass(frozen=True)
-class HuberRegression:
+class HuberRegression(LogConcave):
     """A number with normal noise of deviation σ, residuals beyond c counted linearly.
 
     −log p = (1/σ²) [½ r² for |r| ≤ c, else c|r| − ½ c²] with r = y − z (Huber 1964): the normal
@@ -310,7 +291,7 @@ class HuberRegression:
 
 
 @dataclass(frozen=True)
-class Poisson:
+class Poisson(BoundedScores):
     """Counts with log-rate z: log p = y z − e^z, counts cut at a public y_max.
 
     A second column of the targets, where there is one, is an offset of z, as the logarithm of an

@@ -11,7 +11,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
@@ -23,6 +23,7 @@ from skdp.fitting.validate import expected, in_range
 from skdp.models.likelihoods import Categorical
 
 Loss = Callable[[Tensor, Tensor], Tensor]
+Names = Mapping[str, type]
 
 # --- losses -------------------------------------------------------------------------------------
 
@@ -143,11 +144,6 @@ class Huber:
         return F.huber_loss(outputs, targets, reduction="none", delta=self.delta).sum(1)
 
 
-_OWN = {"cross_entropy": CrossEntropy, "focal": Focal, "ranked_probability": RankedProbability}
-_OF_LABELS = {"cross_entropy": BinaryCrossEntropy, "focal": BinaryFocal}
-_OF_TARGETS = {"squared_error": SquaredError, "absolute_error": AbsoluteError, "huber": Huber}
-
-
 @dataclass(frozen=True)
 class GivenLoss:
     """A loss of the caller's: what it says of a record is added up.
@@ -168,7 +164,7 @@ class GivenLoss:
         return values
 
 
-def _loss(named: Mapping[str, type], loss: Any, given: Mapping[str, Any]) -> Loss:
+def _loss(named: Names, loss: Any, given: Mapping[str, Any]) -> Loss:
     """Return a loss by name, or one of the caller's, with parameters by their names."""
     what = f"one of {', '.join(map(repr, named))}, or a function of outputs and targets"
     make: Any = named.get(loss) if isinstance(loss, str) else loss
@@ -212,53 +208,57 @@ def _reduces(make: Callable[..., Any]) -> bool:
 # --- tasks --------------------------------------------------------------------------------------
 
 
-class Task(Protocol):
-    """What a network is trained for."""
+@dataclass(frozen=True)
+class Task:
+    """What a network is trained for.
 
-    @property
-    def n_outputs(self) -> int:
-        """Number of outputs K."""
-        ...
+    Parameters
+    ----------
+    n_outputs : int
+        Number of outputs K.
+    loss : callable
+        Loss of each record, (B,); of `named`, or the caller's.
+    """
 
-    @property
-    def loss(self) -> Loss:
-        """Loss of each record, (B,)."""
-        ...
+    n_outputs: int
+    loss: Loss
+    named: ClassVar[Names]
+    plain: ClassVar[Loss]  # of which `residual` is the slope
+
+    @classmethod
+    def of(cls, n_outputs: int, loss: Any, given: Mapping[str, Any]) -> Self:
+        """Take a loss by name, or the caller's, with parameters."""
+        return cls(n_outputs, _loss(cls.named, loss, given))
 
     @property
     def has_residual(self) -> bool:
         """Whether `residual` is that of the loss."""
-        ...
+        return self.loss == type(self).plain
 
     def residual(self, outputs: np.ndarray, columns: np.ndarray) -> np.ndarray:
         """−∂ loss/∂ outputs, (n, K), where targets have one column per output."""
-        ...
+        raise NotImplementedError
 
     def columns(self, targets: np.ndarray) -> np.ndarray:
         """Return targets with one column per output, (n, K)."""
-        ...
+        raise NotImplementedError
 
     def synthetic_targets(self, n_records: int) -> np.ndarray:
         """Return targets to try a module on."""
-        ...
+        raise NotImplementedError
 
 
 @dataclass(frozen=True)
-class Classification:
+class Classification(Task):
     """One class per record: class numbers (n,), and softmax of the outputs."""
 
-    n_outputs: int
     loss: Loss = CrossEntropy()
-
-    @classmethod
-    def of(cls, n_outputs: int, loss: Any, given: Mapping[str, Any]) -> Classification:
-        """Take a loss by name, or the caller's, with parameters."""
-        return cls(n_outputs, _loss(_OWN, loss, given))
-
-    @property
-    def has_residual(self) -> bool:
-        """Whether the loss is the cross-entropy itself."""
-        return self.loss == CrossEntropy()  # of labels it is another class
+    plain = CrossEntropy()  # of labels it is another class
+    named: ClassVar[Names] = {
+        "cross_entropy": CrossEntropy,
+        "focal": Focal,
+        "ranked_probability": RankedProbability,
+    }
 
     def probabilities(self, outputs: np.ndarray) -> np.ndarray:
         """Return probabilities, (..., K)."""
@@ -286,11 +286,10 @@ class Labelling(Classification):
     """Any number of labels per record: 0 and 1 (n, L), and a sigmoid of each output."""
 
     loss: Loss = BinaryCrossEntropy()
-
-    @classmethod
-    def of(cls, n_outputs: int, loss: Any, given: Mapping[str, Any]) -> Labelling:
-        """Take a loss by name, or the caller's, with parameters."""
-        return cls(n_outputs, _loss(_OF_LABELS, loss, given))
+    named: ClassVar[Names] = {
+        "cross_entropy": BinaryCrossEntropy,
+        "focal": BinaryFocal,
+    }
 
     def probabilities(self, outputs: np.ndarray) -> np.ndarray:
         """Return the probability of each label, (..., L)."""
@@ -306,21 +305,16 @@ class Labelling(Classification):
 
 
 @dataclass(frozen=True)
-class Regression:
+class Regression(Task):
     """Targets (n, K)."""
 
-    n_outputs: int
     loss: Loss = SquaredError()
-
-    @classmethod
-    def of(cls, n_outputs: int, loss: Any, given: Mapping[str, Any]) -> Regression:
-        """Take a loss by name, or the caller's, with parameters."""
-        return cls(n_outputs, _loss(_OF_TARGETS, loss, given))
-
-    @property
-    def has_residual(self) -> bool:
-        """Whether the loss is half the squared error."""
-        return self.loss == SquaredError()
+    plain = SquaredError()
+    named: ClassVar[Names] = {
+        "squared_error": SquaredError,
+        "absolute_error": AbsoluteError,
+        "huber": Huber,
+    }
 
     def residual(self, outputs: np.ndarray, columns: np.ndarray) -> np.ndarray:
         """Return columns − outputs."""

@@ -81,12 +81,7 @@ class UserModel:
     def _check_values(self, theta: Tensor, x: Tensor, y: Tensor) -> None:
         n = len(x)
         values = self._tried(theta, x, y)
-        if not isinstance(values, Tensor):
-            raise _wrong(
-                "return a torch tensor",
-                f"got {type(values).__name__}",
-                "use torch functions of theta and x throughout",
-            )
+        _refuse_other_than_tensors(values, "log_likelihood", "of theta and x throughout")
         if values.shape != (n,):
             raise _wrong(
                 "return one log-density a record, shape (n,)",
@@ -102,13 +97,13 @@ class UserModel:
         if not torch.isfinite(values).all():
             raise _wrong(
                 "be finite on ordinary records",
-                "got NaN or infinity on synthetic ones",
+                _NOT_FINITE,
                 "mend it, e.g. torch.logsumexp in place of log(sum(exp)), or give example_rows of "
                 "the kind that it is meant for",
             )
         alone = torch.cat([self._tried(theta, x[i : i + 1], y[i : i + 1]) for i in range(n)])
         flipped = self._tried(theta, x.flip(0), y.flip(0)).flip(0)
-        if not (_close(values, alone) and _close(values, flipped)):
+        if not all(torch.allclose(values, same, rtol=1e-6, atol=1e-9) for same in (alone, flipped)):
             raise _wrong(
                 "treat each record by itself",
                 "its value for a record changes with the other records, or by chance",
@@ -138,17 +133,11 @@ class UserModel:
                 "write it without .item(), .numpy(), changes in place, and branches on values",
             ) from error
         if not torch.isfinite(gradients).all():
-            raise _wrong(
-                "have finite gradients on ordinary records",
-                "got NaN or infinity on synthetic ones",
-                "mend it where a value is at the edge of a function's domain",
-            )
+            remedy = "mend it where a value is at the edge of a function's domain"
+            raise _wrong("have finite gradients on ordinary records", _NOT_FINITE, remedy)
         if not gradients.any():
-            raise _wrong(
-                "be differentiable in theta",
-                "all its gradients are zero",
-                "do not detach or round theta, and use it",
-            )
+            found, remedy = "all its gradients are zero", "do not detach or round theta, and use it"
+            raise _wrong("be differentiable in theta", found, remedy)
         if not torch.allclose(gradients.sum(0), of_all, rtol=1e-6, atol=1e-9):
             raise _wrong(
                 "treat each record by itself",
@@ -157,13 +146,18 @@ class UserModel:
             )
 
 
-def _close(values: Tensor, others: Tensor) -> bool:
-    return torch.allclose(values, others, rtol=1e-6, atol=1e-9)
+_NOT_FINITE = "got NaN or infinity on synthetic ones"
 
 
 def _wrong(what: str, found: str, remedy: str, of: str = "log_likelihood") -> ValueError:
     tail = f"; {remedy}" if remedy else ""
     return ValueError(f"Expected {of} to {what}, but {found}{tail}.")
+
+
+def _refuse_other_than_tensors(found: Any, of: str, where: str = "") -> None:
+    if not isinstance(found, Tensor):
+        remedy = f"use torch functions {where}".rstrip()
+        raise _wrong("return a torch tensor", f"got {type(found).__name__}", remedy, of)
 
 
 def takes_targets(log_likelihood: Callable[..., Any]) -> bool:
@@ -225,22 +219,16 @@ class Simulator:
             with torch.no_grad():
                 found = self.simulate(theta.clone(), x.clone(), generator)
         except Exception as error:
-            raise _wrong(
-                f"work on (theta, x, generator) with shapes {tuple(theta.shape)}, {tuple(x.shape)}",
-                f"it raised {type(error).__name__}: {error}",
-                "",
-                of="simulate",
-            ) from error
-        if not isinstance(found, Tensor):
-            kind = f"got {type(found).__name__}"
-            raise _wrong("return a torch tensor", kind, "use torch functions", of="simulate")
-        if found.shape != (len(x),):
-            raise _wrong(
-                "return one target per row, shape (m,)",
-                f"got shape {tuple(found.shape)} for {len(x)} rows",
-                "draw for each row of x",
-                of="simulate",
+            what = (
+                f"work on (theta, x, generator) with shapes {tuple(theta.shape)}, {tuple(x.shape)}"
             )
+            raised = f"it raised {type(error).__name__}: {error}"
+            raise _wrong(what, raised, "", "simulate") from error
+        _refuse_other_than_tensors(found, "simulate")
+        if found.shape != (len(x),):
+            shape = f"got shape {tuple(found.shape)} for {len(x)} rows"
+            remedy = "draw for each row of x"
+            raise _wrong("return one target per row, shape (m,)", shape, remedy, "simulate")
         return found if found.dtype == torch.int64 else found.to(torch.float64)
 
     def check(self, model: UserModel, theta: Tensor, x: Tensor) -> None:
@@ -257,12 +245,11 @@ class Simulator:
                 "draw the same from generators with the same seed",
                 "got other targets",
                 "pass generator=generator to all random functions of torch",
-                of="simulate",
+                "simulate",
             )
         if not torch.isfinite(model.values(theta, x, first)).all():
-            raise _wrong(
+            what, remedy = (
                 "draw targets with a finite log-likelihood",
-                "got NaN or infinity on synthetic rows",
                 "let both be of the same model",
-                of="simulate",
             )
+            raise _wrong(what, "got NaN or infinity on synthetic rows", remedy, "simulate")

@@ -49,13 +49,7 @@ class Prior:
             covariance = torch.diag(1.0 / precision)
             return cls(lambda theta: -0.5 * (precision * theta.square()).sum(), zero, covariance)
         if isinstance(prior, Distribution):
-
-            def log_density(theta: Tensor) -> Tensor:
-                return torch.as_tensor(prior.log_prob(theta)).sum()
-
-            if not _has_real_support(prior):
-                raise expected("a distribution over all of R^n, without bounds", prior=prior)
-            found = cls(log_density, _mean_of(prior, zero), _covariance_of(prior, zero), prior)
+            found = _of_distribution(prior, zero)
         elif callable(prior):
             function: Any = prior
             found = cls(function, zero)
@@ -120,33 +114,35 @@ def _scales(prior: Any, n_parameters: int) -> Tensor:
     return scales
 
 
-def _mean_of(prior: Distribution, zero: Tensor) -> Tensor:
-    try:
-        mean = prior.mean.detach().to(torch.float64)
-    except (NotImplementedError, AttributeError):
-        return zero
-    usable = mean.shape in (zero.shape, ()) and bool(torch.isfinite(mean).all())
-    return zero + mean if usable else zero
+def _of_distribution(prior: Any, zero: Tensor) -> Prior:
+    """Prior that is a distribution over all of Rⁿ, with the moments that it knows."""
 
+    def known(name: str) -> Tensor | None:
+        try:
+            return getattr(prior, name).detach().to(torch.float64)
+        except (NotImplementedError, AttributeError, RuntimeError):
+            return None
 
-def _has_real_support(prior: Distribution) -> bool:
     try:
-        support: Any = prior.support
+        support = prior.support
     except NotImplementedError:
-        return True
+        support = constraints.real
     while isinstance(support, constraints.independent):
         support = support.base_constraint
-    return support is constraints.real
+    if support is not constraints.real:
+        raise expected("a distribution over all of R^n, without bounds", prior=prior)
+    n, mean, covariance = len(zero), known("mean"), known("covariance_matrix")
+    if mean is None or mean.shape not in ((n,), ()) or not torch.isfinite(mean).all():
+        mean = zero
+    variance = known("variance")
+    if covariance is None and variance is not None and variance.shape in ((n,), (1,), ()):
+        covariance = torch.diag(zero + variance)
+    if covariance is not None and not (
+        covariance.shape == (n, n) and torch.isfinite(covariance).all()
+    ):
+        covariance = None
 
+    def log_density(theta: Tensor) -> Tensor:
+        return torch.as_tensor(prior.log_prob(theta)).sum()
 
-def _covariance_of(prior: Distribution, zero: Tensor) -> Tensor | None:
-    known: Any = prior
-    try:
-        found = getattr(known, "covariance_matrix", None)
-        if found is None:
-            found = torch.diag((zero + known.variance.detach()).to(torch.float64))
-        found = found.detach().to(torch.float64)
-    except (NotImplementedError, AttributeError, RuntimeError):
-        return None
-    usable = found.shape == (len(zero), len(zero)) and bool(torch.isfinite(found).all())
-    return found if usable else None
+    return Prior(log_density, zero + mean, covariance, prior)

@@ -438,10 +438,10 @@ SECTIONS = {
 -batch.chunks(CHUNK_ROWS)
 +[batch]
 --- engine/linear_sums.py; tests/engine/test_linear_sums.py
-@@ LinearClippedSum._clipped: linear gradients are not clipped
--r *= (self.clip_norm / np.maximum(norms, self.clip_norm))[:, None]
+@@ shortened: linear gradients are not clipped
+-r *= (clip_norm / np.maximum(norms, clip_norm))[:, None]
 +pass
-@@ LinearClippedSum._clipped: non-finite linear gradients pass
+@@ shortened: non-finite linear gradients pass
 -not np.isfinite(norms.sum())
 +False
 --- engine/linear_sums.py; tests/algorithms/test_noise_aware_glm.py
@@ -665,8 +665,8 @@ SECTIONS = {
 +False
 --- engine/linear_sums.py; tests/engine/test_gram.py
 @@ GramSum._weights: weights below zero make second moments opposite
--np.maximum(np.nan_to_num(self.weight(logits, norms), nan=0.0, posinf=0.0), 0.0)
-+np.nan_to_num(self.weight(logits, norms), nan=0.0, posinf=0.0)
+-w = np.maximum(w, 0.0)
++pass
 --- engine/linear_sums.py; tests/engine/test_loop.py
 @@ GramSum.apart: second moments are taken for numbers
 -NUMBERS if self.trace_only else POSITIVE

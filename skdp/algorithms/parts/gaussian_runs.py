@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, ClassVar, Protocol, Self, TypeVar
 import numpy as np
 
 from skdp.engine.grid import lattice_bits
-from skdp.engine.loop import ClippedSum, Progress, ReleasePlan, last, run
+from skdp.engine.loop import Progress, ReleasePlan, last, run
 from skdp.engine.magnitude_sums import MAGNITUDES
 from skdp.engine.sampling import FullBatch, Sampling
 from skdp.fitting.streams import Streams
 from skdp.fitting.validate import in_range, integer
 from skdp.models.likelihoods import BoundedScores
 from skdp.relations import ZERO_OUT, check_relation
+from skdp.rows.bounded_sum import BoundedSum
 from skdp.rows.clipping import row_bound
 from skdp.rows.persons import PersonUnit
 from skdp.rows.records import Rows
@@ -205,7 +206,7 @@ class OneSum(GaussianRun):
         return ONCE
 
     @property
-    def clipped_sum(self) -> ClippedSum:
+    def clipped_sum(self) -> BoundedSum:
         """The private value."""
         raise NotImplementedError
 

@@ -1,20 +1,24 @@
 """What a training run needs of a network: parameters as one tensor, a clipped sum, records.
 
 Any module goes by book-keeping or vmap, our own perceptron by products of integers where sums are
-on a grid, and a lone linear layer by the closed form of its clipped sum.
+on a grid, and a lone linear layer by the closed form of its clipped sum. Each is built from public
+facts and initial weights alone, and has ``start``, the initial parameters; ``clipped_sum``, the
+private value of a step; ``records``, which wraps the private rows for it; ``vector``, which puts
+parameters in the order of `parameter_names`; and ``max_rows``, beyond which the rounding of a sum
+is not covered.
 """
 
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple, Protocol
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from skdp.engine.linear_sums import LinearClippedSum
-from skdp.engine.loop import ClippedSum
 from skdp.engine.modules.checks import N_RECORDS, refuse_probabilities, tried
 from skdp.engine.modules.flat_module import FlatModule, Loss
 from skdp.engine.modules.network_records import NetworkRecords
@@ -23,7 +27,7 @@ from skdp.engine.perceptron_sum import PerceptronSum, RoundedRows
 from skdp.fitting.validate import in_range, one_of
 from skdp.models.tasks import Classification, Task
 from skdp.rows.bounded_sum import MAX_ROWS
-from skdp.rows.records import LinearRows, Rows
+from skdp.rows.records import LinearRows
 
 _NO_NORM = 1e100  # rows of a lone linear layer are not clipped, gradients are
 
@@ -45,29 +49,6 @@ class PrivateRows(NamedTuple):
     targets: np.ndarray
     starts: np.ndarray | None = None
     weights: np.ndarray | None = None
-
-
-class Model(Protocol):
-    """What a run needs of a model; built from public facts and initial weights alone."""
-
-    max_rows: float  # beyond, the rounding of a sum is not covered
-
-    @property
-    def start(self) -> Tensor:
-        """Initial parameters."""
-        ...
-
-    def clipped_sum(self, clip: Clip) -> ClippedSum:
-        """Return the private value of a step."""
-        ...
-
-    def records(self, given: PrivateRows) -> Rows:
-        """Wrap the private rows for the clipped sum."""
-        ...
-
-    def vector(self, theta: Tensor) -> np.ndarray:
-        """Return parameters in the order of `parameter_names`."""
-        ...
 
 
 class ModuleTrial(NamedTuple):
@@ -170,6 +151,7 @@ class NetworkModel:
         return theta.cpu().numpy().copy()
 
 
+@dataclass(frozen=True)
 class PerceptronModel:
     """A perceptron, by products of integers, for sums on a grid.
 
@@ -183,14 +165,18 @@ class PerceptronModel:
         Who is a neighbour.
     """
 
-    max_rows = float(MAX_ROWS)
+    module: nn.Sequential
+    task: Task
+    neighboring_relation: str
+    max_rows: ClassVar[float] = float(MAX_ROWS)
 
-    def __init__(self, module: nn.Sequential, task: Task, neighboring_relation: str) -> None:
-        self._layers = [part for part in module if isinstance(part, nn.Linear)]
-        self._activations = tuple(type(p) for p in module if not isinstance(p, nn.Linear))
-        self._task, self._neighboring_relation = task, neighboring_relation
-        widths = [layer.out_features for layer in self._layers]
-        self._sizes = (self._layers[0].in_features, *widths)
+    @property
+    def _layers(self) -> list[nn.Linear]:
+        return [part for part in self.module if isinstance(part, nn.Linear)]
+
+    @property
+    def _sizes(self) -> tuple[int, ...]:
+        return (self._layers[0].in_features, *(layer.out_features for layer in self._layers))
 
     @property
     def start(self) -> Tensor:
@@ -203,8 +189,8 @@ class PerceptronModel:
         in_range(0.0, 0.0, prenoise_scale=clip.prenoise_scale, closed="both")
         return PerceptronSum(
             self._sizes,
-            self._activations,
-            self._task.residual,
+            tuple(type(part) for part in self.module if not isinstance(part, nn.Linear)),
+            self.task.residual,
             clip.clip_norm,
             clip.clipping,
             clip.weight_bound,
@@ -213,14 +199,14 @@ class PerceptronModel:
 
     def records(self, given: PrivateRows) -> RoundedRows:
         """Wrap the private rows."""
-        columns = self._task.columns(given.targets)
+        columns = self.task.columns(given.targets)
         weights = np.ones(len(columns)) if given.weights is None else given.weights
         return RoundedRows(
             given.X,
             np.column_stack([columns, weights]),
             data_norm=math.inf,
             fit_intercept=True,
-            neighboring_relation=self._neighboring_relation,
+            neighboring_relation=self.neighboring_relation,
             starts=given.starts,
         )
 
@@ -231,6 +217,7 @@ class PerceptronModel:
         return np.concatenate(list(parts)).astype(np.float32)
 
 
+@dataclass(frozen=True)
 class LinearModel:
     """A lone linear layer, by the closed form of its clipped sum.
 
@@ -244,24 +231,23 @@ class LinearModel:
         Who is a neighbour.
     """
 
-    max_rows = float(MAX_ROWS)
-
-    def __init__(self, module: nn.Linear, task: Task, neighboring_relation: str) -> None:
-        self._neighboring_relation = neighboring_relation
-        self._weight, self._bias = module.weight.detach(), module.bias.detach()
-        self._task = task
+    module: nn.Linear
+    task: Task
+    neighboring_relation: str
+    max_rows: ClassVar[float] = float(MAX_ROWS)
 
     @property
     def start(self) -> Tensor:
         """Initial parameters, (n_outputs, n_features + 1), the bias last."""
-        return torch.cat([self._weight, self._bias[:, None]], dim=1).double()
+        weight, bias = self.module.weight.detach(), self.module.bias.detach()
+        return torch.cat([weight, bias[:, None]], dim=1).double()
 
     def clipped_sum(self, clip: Clip) -> LinearClippedSum:
         """Return the private value of a step; it knows flat clipping only, and no weights."""
         in_range(1.0, 1.0, weight_bound=clip.weight_bound, closed="both")
         one_of(("flat",), clipping=clip.clipping)
         in_range(0.0, 0.0, prenoise_scale=clip.prenoise_scale, closed="both")
-        return LinearClippedSum(self._task.residual, clip.clip_norm)
+        return LinearClippedSum(self.task.residual, clip.clip_norm)
 
     def records(self, given: PrivateRows) -> LinearRows:
         """Wrap the private rows, which have no weights."""
@@ -269,13 +255,16 @@ class LinearModel:
             raise ValueError("A lone linear layer with weights goes by book-keeping.")
         return LinearRows(
             given.X,
-            self._task.columns(given.targets),
+            self.task.columns(given.targets),
             data_norm=_NO_NORM,
             fit_intercept=True,
-            neighboring_relation=self._neighboring_relation,
+            neighboring_relation=self.neighboring_relation,
             starts=given.starts,
         )
 
     def vector(self, theta: Tensor) -> np.ndarray:
         """Return all weights, then all biases."""
         return torch.cat([theta[:, :-1].flatten(), theta[:, -1]]).float().numpy()
+
+
+Model = NetworkModel | PerceptronModel | LinearModel

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from skdp.algorithms.parts.network_models import Clip, LinearModel, Model, PrivateRows
 from skdp.engine.grid import lattice_bits
-from skdp.engine.loop import ClippedSum, Progress, ReleasePlan, run
+from skdp.engine.loop import Progress, ReleasePlan, run
 from skdp.engine.modules.flat_module import PHYSICAL_BATCH_SIZE
 from skdp.engine.sampling import Sampling, sampling
 from skdp.fitting.run_streams import encoded
@@ -30,6 +30,7 @@ from skdp.fitting.validate import in_range, integer, one_of
 from skdp.privacy.discrete import discrete_gaussian_event
 from skdp.privacy.events import dp_sgd_event
 from skdp.relations import check_relation
+from skdp.rows.bounded_sum import BoundedSum
 from skdp.rows.chunks import rows_of
 from skdp.rows.persons import PersonUnit
 from skdp.rows.records import Rows
@@ -58,36 +59,39 @@ class Posterior(Protocol):
         ...
 
 
-class Update(Protocol):
-    """An update rule: pure functions of a state and a released sum."""
+class Update:
+    """An update rule: pure functions of a state and a released sum.
+
+    A state has the parameters ``theta``, and counts its steps in ``n_steps``.
+    """
 
     def init(self, theta: Tensor, kept: Any = None) -> Any:
         """Start at given parameters, with what an earlier run kept."""
-        ...
+        raise NotImplementedError
 
     def keep(self, state: Any) -> Any:
         """Return what a run that goes on from this one is to have, besides parameters."""
-        ...
+        return None
 
     def saved(self, state: Any) -> Any:
         """Return a state for a checkpoint."""
-        ...
+        return state
 
     def restored(self, saved: Any, theta: Tensor) -> Any:
         """Return the state that a checkpoint holds, with parameters like given ones."""
-        ...
+        raise NotImplementedError
 
     def query(self, state: Any) -> Tensor:
         """Return the parameters at which the state asks for a gradient."""
-        ...
+        return state.theta
 
     def update(self, state: Any, noisy: Tensor, step: int) -> Any:
-        """Return the next state, which counts its steps in ``n_steps``."""
-        ...
+        """Return the next state."""
+        raise NotImplementedError
 
     def posterior(self, state: Any, vector: Callable[[Tensor], np.ndarray]) -> Posterior:
         """Return what the run leaves, its parameters put into order by ``vector``."""
-        ...
+        raise NotImplementedError
 
 
 class Trained(NamedTuple):
@@ -123,7 +127,7 @@ class NetworkRun:
     clip_norm : float
         C > 0: norm to which each row's gradient is clipped; infinite for none, and no privacy.
     clipping : {"flat", "automatic"}
-        How gradients are clipped; see `NetworkClippedSum`.
+        How gradients are clipped; see `NetworkBoundedSum`.
     physical_batch_size : int or None
         Records worked on at once.
     neighboring_relation : str
@@ -236,7 +240,7 @@ class NetworkRun:
         """How gradients are clipped."""
         return Clip(self.clip_norm, self.clipping, self.physical_batch_size, self.weight_bound)
 
-    def clipped_sum(self, model: Model) -> ClippedSum:
+    def clipped_sum(self, model: Model) -> BoundedSum:
         """Return the private value of a step."""
         return model.clipped_sum(self.clip)
 
@@ -306,15 +310,20 @@ class NetworkRun:
             saved, of_late = streams.saved
             state = algorithm.restored(saved, model.start)
             late.restore(of_late, model.start)
-        of_arrays = isinstance(model, LinearModel)
 
         def query(state: Any) -> Any:
             if streams.by_step:  # a step that is made again has the same masks
                 _draw_masks(streams.of_step(state.n_steps))
             theta = algorithm.query(state)
-            return theta.numpy() if of_arrays else theta
+            return theta.numpy() if isinstance(model, LinearModel) else theta
 
-        steps = run(plan, rows, state, query, late.told(algorithm), streams)
+        def update(state: Any, noisy: Any, step: int) -> Any:
+            # Sums of integers are arrays; noise is in double precision.
+            noisy = torch.as_tensor(noisy).to(state.theta.dtype)
+            late.note(noisy, step)
+            return algorithm.update(state, noisy, step)
+
+        steps = run(plan, rows, state, query, update, streams)
         with _masks(streams):
             for state in progress(steps):
                 if watch and (state.n_steps % every == 0 or state.n_steps == self.n_steps):
@@ -340,19 +349,12 @@ class LateSums:
         self._total: Tensor | None = None
         self._n, self._variance = 0, 0.0
 
-    def told(self, algorithm: Update) -> Callable[[Any, Tensor, int], Any]:
-        """Return the update of an algorithm, which tells of each sum on the way."""
-
-        def update(state: Any, noisy: Any, step: int) -> Any:
-            # Sums of integers are arrays; noise is in double precision.
-            noisy = torch.as_tensor(noisy).to(algorithm.query(state).dtype)
-            if 2 * step >= self._run.n_steps >= _LOOKS:
-                self._total = noisy.clone() if self._total is None else self._total.add_(noisy)
-                self._variance += self._plan.noise_scale(step) ** 2
-                self._n += 1
-            return algorithm.update(state, noisy, step)
-
-        return update
+    def note(self, noisy: Tensor, step: int) -> None:
+        """Take in a sum of the later half."""
+        if 2 * step >= self._run.n_steps >= _LOOKS:
+            self._total = noisy.clone() if self._total is None else self._total.add_(noisy)
+            self._variance += self._plan.noise_scale(step) ** 2
+            self._n += 1
 
     def saved(self) -> Any:
         """Return what there is for a checkpoint: functions of released values."""

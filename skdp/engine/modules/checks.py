@@ -19,19 +19,13 @@ in its gradients, whatever the batch; it is tried all the same.
 from __future__ import annotations
 
 from itertools import combinations
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from skdp.engine.modules.flat_module import BATCH_NORMS, FlatModule, Loss
-from skdp.engine.modules.gradient_checks import (
-    agrees,
-    agrees_in_training,
-    full_precision,
-    one_by_one,
-    set_seed,
-    works_in_training,
-)
+from skdp.engine.modules.gradient_checks import Trial, full_precision, set_seed
 from skdp.engine.modules.gradients import book_keeping, vmapped
 from skdp.engine.modules.network_sum import attempted, out_of_memory
 from skdp.engine.modules.recurrent import Recurrent
@@ -106,24 +100,24 @@ def clipping_method(
         if attempted(_outputs, module, mixed) is not None:
             x = mixed
         chosen = torch.arange(len(x), device=x.device)[:: max(1, len(x) // _N_GRADIENTS)]
+        trial, few = Trial(module, loss, x, y), Trial(module, loss, x[chosen], y[chosen])
         with full_precision(module):
-            obvious = one_by_one(module, loss, x[chosen], y[chosen])
+            obvious = few.one_by_one()
             if not torch.isfinite(obvious.total).all():
                 raise ArithmeticError("its gradients are not finite")
             if not obvious.norms.any():
                 raise ArithmeticError("the loss depends on no trained parameter")
             by_books = (
                 not every_gradient
-                and agrees(book_keeping, module, loss, x, y, chosen, obvious)
-                and agrees_in_training(book_keeping, module, loss, x, y)
+                and trial.agrees(book_keeping, chosen, obvious)
+                and trial.agrees_in_training(book_keeping)
             )
-        if by_books and works_in_training(book_keeping, module, loss, x, y):
+        if by_books and trial.gradients_in_training(book_keeping):
             return "book-keeping"
         # It sees one record at a time, and keeps all gradients.
-        x, y, chosen = x[chosen], y[chosen], chosen.argsort()
         with full_precision(module):
-            by_vmap = agrees(vmapped, module, loss, x, y, chosen, obvious)
-        if by_vmap and works_in_training(vmapped, module, loss, x, y):
+            by_vmap = few.agrees(vmapped, chosen.argsort(), obvious)
+        if by_vmap and few.gradients_in_training(vmapped):
             return "vmap"
     finally:
         module.set(kept)
@@ -170,37 +164,28 @@ def tried(
     """
     n, like = len(targets), module.flat
     looks_up = any(isinstance(p, nn.Embedding | nn.EmbeddingBag) for p in module.module.modules())
+    options: Any = {"shape": shape, "n_outputs": n_outputs, "every_gradient": every_gradient}
+    failures: list[tuple[Exception, Tensor]] = []
     with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
         torch.manual_seed(0)
         bits = torch.randint(2, (n, *shape)).to(like.device)
-        failure: Exception | None = None
-        of_failure = bits
         for x in (torch.randn(n, *shape).to(like), bits.to(like), *[bits] * integers):
             y = targets.to(like.device)
             try:
-                return clipping_method(
-                    module, loss, x, y, n_outputs, every_gradient=every_gradient
-                ), x
+                by = clipping_method(module, loss, x, y, n_outputs, every_gradient=every_gradient)
+                return by, x
             except ValueError:
                 raise
             except Exception as error:
-                if out_of_memory(error) and len(targets) > _FEWEST_RECORDS:
-                    return tried(
-                        module,
-                        loss,
-                        targets[: len(targets) // 2],
-                        shape=shape,
-                        n_outputs=n_outputs,
-                        every_gradient=every_gradient,
-                        integers=integers,
-                    )
-                # The first says most, but of a lookup that of integers.
-                if failure is None or looks_up:
-                    failure, of_failure = error, x
+                if out_of_memory(error) and n > _FEWEST_RECORDS:
+                    return tried(module, loss, targets[: n // 2], **options, integers=integers)
+                failures.append((error, x))
+    # The first says most, but of a lookup that of integers.
+    failure, of_failure = failures[-1 if looks_up else 0]
     rows = f"rows of {shape[0]} features" if len(shape) == 1 else f"records of shape {shape}"
     if in_words := mismatch(module.module, of_failure):
         raise ValueError(f"Expected module to take {rows}, as X has, but {in_words}.") from failure
-    said = str(failure).splitlines()[0] if str(failure) else ""
+    said = _said(failure)
     if looks_up and not integers:
         said += "; for an Embedding, give X as integers"
     if "checkpoint" in said:
@@ -269,10 +254,9 @@ def _check_outputs(module: FlatModule, x: Tensor, n_outputs: int) -> None:
     module.module.eval()
     outputs = _outputs(module, x)
     if not isinstance(outputs, Tensor) or outputs.shape != (len(x), n_outputs):
-        shape = tuple(outputs.shape) if isinstance(outputs, Tensor) else type(outputs).__name__
         raise ValueError(
-            f"Expected module to return a tensor of shape (n_records, {n_outputs}), got {shape} "
-            f"for {len(x)} records; adapt its last layer."
+            f"Expected module to return a tensor of shape (n_records, {n_outputs}), got "
+            f"{_form(outputs)} for {len(x)} records; adapt its last layer."
         )
     batches = [_of_mixed_scales(x), *((scale * x).to(x.dtype) for scale in _SCALES)]
     _check_batches(module, batches)
@@ -290,6 +274,11 @@ def _check_outputs(module: FlatModule, x: Tensor, n_outputs: int) -> None:
         )
 
 
+def _form(found: Any) -> Any:
+    """Shape of a tensor, or what else something is."""
+    return tuple(found.shape) if isinstance(found, Tensor) else type(found).__name__
+
+
 def _check_losses(module: FlatModule, loss: Loss, x: Tensor, y: Tensor) -> None:
     """Refuse a loss that is not one number per record, or depends on other records."""
     module.module.eval()
@@ -301,8 +290,7 @@ def _check_losses(module: FlatModule, loss: Loss, x: Tensor, y: Tensor) -> None:
         with torch.no_grad():
             values = loss(z, y)
         if not isinstance(values, Tensor) or values.shape != (len(z),):
-            found = tuple(values.shape) if isinstance(values, Tensor) else type(values).__name__
-            raise ValueError(f"{wrong}, got {found} for {len(z)}; use reduction='none'.")
+            raise ValueError(f"{wrong}, got {_form(values)} for {len(z)}; use reduction='none'.")
         return values[:, None]
 
     try:
@@ -315,8 +303,13 @@ def _check_losses(module: FlatModule, loss: Loss, x: Tensor, y: Tensor) -> None:
     except Exception as error:
         if out_of_memory(error):
             raise
-        said = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
+        said = f"{type(error).__name__}: {_said(error)}"
         raise ValueError(f"{wrong}, but it failed on synthetic ones ({said}).") from error
+
+
+def _said(error: Exception) -> str:
+    """First line of an error's text."""
+    return str(error).splitlines()[0] if str(error) else ""
 
 
 def _check_batches(module: FlatModule, batches: list[Tensor], *, of_any_size: bool = True) -> None:

@@ -13,6 +13,8 @@ from skdp.engine.modules.flat_module import FlatModule, Loss
 from skdp.engine.modules.gradients import Gradients
 from skdp.engine.modules.network_sum import attempted
 
+Method = Callable[..., Gradients]
+
 
 def set_seed(x: Tensor, seed: int = 0) -> None:
     """Seed what torch draws where records are."""
@@ -22,43 +24,85 @@ def set_seed(x: Tensor, seed: int = 0) -> None:
         torch.manual_seed(seed)
 
 
-def agrees(
-    method: Callable[..., Gradients],
-    module: FlatModule,
-    loss: Loss,
-    x: Tensor,
-    y: Tensor,
-    chosen: Tensor,
-    obvious: OneByOne,
-) -> bool:
-    """Whether a method gives the chosen ones of some records the gradients that they have alone."""
-    c = torch.zeros(len(x), dtype=obvious.total.dtype, device=x.device)
-    c[chosen] = obvious.weights
-    found = _gradients_if_any(method, module, loss, x, y)
-    if found is None:
-        return False
-    largest = float(obvious.norms.max())
-    sizes = obvious.weights @ obvious.norms
-    return bool(
-        torch.allclose(found.norms[chosen], obvious.norms, rtol=1e-3, atol=1e-6 * (1 + largest))
-        and _same_sums(module, found, c, obvious.total, 1e-3 * sizes + 1e-6, obvious.sizes)
-    )
+class OneByOne(NamedTuple):
+    """Gradients of single records: their norms, weights c_i, Σ c_i g_i, Σ c_i‖g_i‖ by parameter."""
+
+    norms: Tensor
+    weights: Tensor
+    total: Tensor
+    sizes: Tensor
 
 
-def agrees_in_training(
-    method: Callable[..., Gradients], module: FlatModule, loss: Loss, x: Tensor, y: Tensor
-) -> bool:
-    """Whether a method gives a batch's sum what autograd gives it, with all that is random."""
-    found = works_in_training(method, module, loss, x, y)
-    if found is None:
-        return False
-    c = torch.arange(1, len(x) + 1, dtype=module.flat.dtype, device=x.device)
-    parameters = _leaves(module)
-    with _training(module), torch.enable_grad():
-        set_seed(x)
-        whole = c @ module.losses(loss, x, y, parameters).to(c)
-    total = _gradient(whole, parameters)
-    return _same_sums(module, found, c, total, 1e-3 * (c @ found.norms) + 1e-6)
+class Trial(NamedTuple):
+    """A module and its loss on synthetic records."""
+
+    module: FlatModule
+    loss: Loss
+    x: Tensor
+    y: Tensor
+
+    def gradients(self, method: Method) -> Gradients | None:
+        """Gradients by a method; None where it fails."""
+        found = attempted(method, *self)
+        if found is None or attempted(found.weighted_sum, torch.zeros_like(found.norms)) is None:
+            return None
+        return found
+
+    def gradients_in_training(self, method: Method) -> Gradients | None:
+        """The same in training, masks and all."""
+        with _training(self.module):
+            set_seed(self.x)
+            return self.gradients(method)
+
+    def one_by_one(self) -> OneByOne:
+        """Take gradients the slow and obvious way."""
+        total = torch.zeros_like(self.module.flat)
+        weights = torch.arange(1, len(self.x) + 1, dtype=total.dtype, device=total.device)
+        norms, sizes = torch.zeros_like(weights), total.new_zeros(len(self.module.trained))
+        for i, c in enumerate(weights):
+            one = self._replace(x=self.x[i : i + 1], y=self.y[i : i + 1])
+            gradient = one._of_sum(torch.ones_like(weights[:1]))
+            norms[i] = gradient.norm()
+            sizes += c * torch.stack([g.norm() for g in self.module.named(gradient).values()])
+            total += c * gradient
+        return OneByOne(norms, weights, total, sizes)
+
+    def _of_sum(self, c: Tensor) -> Tensor:
+        """Gradient of Σ c_i loss_i by autograd, flat."""
+        views = self.module.named(self.module.flat)
+        leaves = {name: view.detach().requires_grad_() for name, view in views.items()}
+        with torch.enable_grad():
+            total = c @ self.module.losses(self.loss, self.x, self.y, leaves).to(c)
+        if not total.requires_grad:
+            return torch.zeros_like(self.module.flat)
+        found = torch.autograd.grad(
+            total, list(leaves.values()), allow_unused=True, materialize_grads=True
+        )
+        return torch.cat([g.flatten() for g in found])
+
+    def agrees(self, method: Method, chosen: Tensor, obvious: OneByOne) -> bool:
+        """Whether a method gives the chosen records the gradients that they have alone."""
+        found = self.gradients(method)
+        if found is None:
+            return False
+        c = torch.zeros(len(self.x), dtype=obvious.total.dtype, device=self.x.device)
+        c[chosen] = obvious.weights
+        tolerance = 1e-3 * (obvious.weights @ obvious.norms) + 1e-6
+        least = 1e-6 * (1 + float(obvious.norms.max()))
+        same = torch.allclose(found.norms[chosen], obvious.norms, rtol=1e-3, atol=least)
+        return same and _same_sums(self.module, found, c, obvious.total, tolerance, obvious.sizes)
+
+    def agrees_in_training(self, method: Method) -> bool:
+        """Whether a method gives a batch's sum what autograd gives it, with all that is random."""
+        found = self.gradients_in_training(method)
+        if found is None:
+            return False
+        n, flat = len(self.x), self.module.flat
+        c = torch.arange(1, n + 1, dtype=flat.dtype, device=self.x.device)
+        with _training(self.module):
+            set_seed(self.x)
+            total = self._of_sum(c)
+        return _same_sums(self.module, found, c, total, 1e-3 * (c @ found.norms) + 1e-6)
 
 
 def _same_sums(
@@ -85,15 +129,6 @@ def _same_sums(
     return bool((found.weighted_sum(c) - total).norm() <= tolerance)
 
 
-def works_in_training(
-    method: Callable[..., Gradients], module: FlatModule, loss: Loss, x: Tensor, y: Tensor
-) -> Gradients | None:
-    """Gradients by a method in training, masks and all; None where it fails."""
-    with _training(module):
-        set_seed(x)
-        return _gradients_if_any(method, module, loss, x, y)
-
-
 @contextmanager
 def full_precision(module: FlatModule) -> Iterator[None]:
     """Hide no mistake behind rounding to bfloat16, nor take it for one."""
@@ -114,49 +149,3 @@ def _training(module: FlatModule) -> Iterator[None]:
     finally:
         for part, mode in modes:
             part.training = mode
-
-
-def _gradients_if_any(
-    method: Callable[..., Gradients], module: FlatModule, loss: Loss, x: Tensor, y: Tensor
-) -> Gradients | None:
-    found = attempted(method, module, loss, x, y)
-    if found is None or attempted(found.weighted_sum, torch.zeros_like(found.norms)) is None:
-        return None
-    return found
-
-
-class OneByOne(NamedTuple):
-    """Gradients of single records: their norms, weights c_i, Σ c_i g_i, Σ c_i‖g_i‖ by parameter."""
-
-    norms: Tensor
-    weights: Tensor
-    total: Tensor
-    sizes: Tensor
-
-
-def one_by_one(module: FlatModule, loss: Loss, x: Tensor, y: Tensor) -> OneByOne:
-    """Take gradients the slow and obvious way."""
-    total = torch.zeros_like(module.flat)
-    weights = torch.arange(1, len(x) + 1, dtype=total.dtype, device=total.device)
-    norms, sizes = torch.zeros_like(weights), total.new_zeros(len(module.trained))
-    for i in range(len(x)):
-        parameters = _leaves(module)
-        with torch.enable_grad():
-            of_one = module.losses(loss, x[i : i + 1], y[i : i + 1], parameters).sum()
-        gradient = _gradient(of_one, parameters)
-        norms[i] = gradient.norm()
-        sizes += weights[i] * torch.stack([g.norm() for g in module.named(gradient).values()])
-        total += weights[i] * gradient
-    return OneByOne(norms, weights, total, sizes)
-
-
-def _leaves(module: FlatModule) -> dict[str, Tensor]:
-    return {n: v.detach().requires_grad_() for n, v in module.named(module.flat).items()}
-
-
-def _gradient(value: Tensor, parameters: dict[str, Tensor]) -> Tensor:
-    leaves = list(parameters.values())
-    if not value.requires_grad:
-        return torch.cat([torch.zeros_like(leaf).flatten() for leaf in leaves])
-    found = torch.autograd.grad(value, leaves, allow_unused=True, materialize_grads=True)
-    return torch.cat([g.flatten() for g in found])

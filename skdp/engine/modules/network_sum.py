@@ -78,8 +78,8 @@ class NetworkClippedSum(BoundedSum):
         weight_bound: float = 1.0,
         prenoise_scale: float = 0.0,
     ) -> None:
-        self.weight_bound = positive(weight_bound=weight_bound)
         self.module, self.loss = module, loss
+        self.weight_bound = positive(weight_bound=weight_bound)
         self.clip_norm = positive(clip_norm=clip_norm, allow_inf=True)
         self.clipping = one_of(("flat", "automatic"), clipping=clipping)
         self.physical_batch_size = physical_batch_size
@@ -106,19 +106,17 @@ class NetworkClippedSum(BoundedSum):
     def __call__(self, theta: Tensor, batch: NetworkBatch) -> Tensor:
         """Return the clipped sum, a flat vector, for parameters of that shape."""
         self.module.set(theta)
-        total = self.between(batch, 0, len(batch))
-        return torch.zeros_like(theta) if total is None else total
+        return self.between(batch, 0, len(batch))
 
     @property
     def at_once(self) -> int:
         """Number of rows that are worked on at once, at most."""
         size = self.physical_batch_size or PHYSICAL_BATCH_SIZE
-        if self.method == "vmap":
-            size = max(1, min(size, _VMAP_NUMBERS // self.module.flat.numel()))
-        return size
+        of_vmap = _VMAP_NUMBERS // self.module.flat.numel()
+        return size if self.method == "book-keeping" else max(1, min(size, of_vmap))
 
-    def between(self, batch: NetworkBatch, start: int, stop: int) -> Tensor | None:
-        """Sum over some rows of a batch, at the module's parameters; None over no rows."""
+    def between(self, batch: NetworkBatch, start: int, stop: int) -> Tensor:
+        """Sum over some rows of a batch, at the module's parameters."""
         total, size = None, self.at_once
         if self.physical_batch_size is None:
             size = min(size, self.module.at_once)
@@ -136,14 +134,17 @@ class NetworkClippedSum(BoundedSum):
                     continue
             total = piece if total is None else total.add_(piece)
             start += size
-        return total
+        return torch.zeros_like(self.module.flat) if total is None else total
 
     def piece(
         self, x: Tensor, y: Tensor, weights: Tensor | None, persons: PersonClip | None = None
     ) -> Tensor:
         """Sum over a few rows, or over persons who have them: each person's sum clipped too."""
         with autocast(x.device.type, False):  # norms and sums keep their precision
-            found = self._gradients(x, y)
+            if self.method == "book-keeping":
+                found = book_keeping(self.module, self.loss, x, y)
+            else:
+                found = vmapped(self.module, self.loss, x, y, self.prenoise_scale)
             norms = found.norms
             if not math.isfinite(norms.sum()):
                 finite = torch.isfinite(norms)
@@ -161,11 +162,6 @@ class NetworkClippedSum(BoundedSum):
             if persons is not None:
                 factors = factors * persons.factors(found, factors)
             return found.weighted_sum(-factors)
-
-    def _gradients(self, x: Tensor, y: Tensor) -> Gradients:
-        if self.method == "book-keeping":
-            return book_keeping(self.module, self.loss, x, y)
-        return vmapped(self.module, self.loss, x, y, self.prenoise_scale)
 
     def _one_at_a_time(self, batch: NetworkBatch, start: int, stop: int) -> Tensor:
         """Sum over records of which one makes the module fail: it contributes nothing.
@@ -249,10 +245,9 @@ def _by_size(starts: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     person's size.
     """
     sizes, n = np.diff(starts), int(starts[-1])
-    for power in np.unique(np.frexp(np.maximum(sizes - 1, 0))[1]):
-        persons = np.flatnonzero((np.frexp(np.maximum(sizes - 1, 0))[1] == power) & (sizes > 0))
-        if not len(persons):
-            continue
+    powers = np.frexp(np.maximum(sizes - 1, 0))[1]
+    for power in np.unique(powers[sizes > 0]):
+        persons = np.flatnonzero((powers == power) & (sizes > 0))
         numbers = np.arange(sizes[persons].max())
         rows = starts[persons, None] + numbers
         yield persons, np.where(numbers < sizes[persons, None], rows, n)
@@ -310,10 +305,7 @@ class NetworkPersonSum(BoundedSum):
         """Return one person's sum, made in pieces and then clipped."""
         total = torch.zeros_like(self.inner.module.flat, dtype=torch.float64)
         for first in range(start, stop, self.inner.at_once):
-            last = min(first + self.inner.at_once, stop)
-            piece = self.inner.between(batch, first, last)
-            if piece is not None:
-                total += piece
+            total += self.inner.between(batch, first, min(first + self.inner.at_once, stop))
         if self.bound < math.inf:
             total *= self.bound / max(float(torch.linalg.vector_norm(total)), self.bound)
         return total.to(self.inner.module.flat)
