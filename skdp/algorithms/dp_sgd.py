@@ -53,12 +53,10 @@ class DPSGDConfig(NetworkRun):
     ----------
     n_rows, n_steps, sampling_rate, clip_norm, clipping, physical_batch_size, ...
         As in `NetworkRun`.
-    learning_rate : float
-        Step size > 0 of the rule.
+    learning_rate, learning_rate_schedule : float, str or callable
+        Step size > 0 of the rule, and how it goes on; see `skdp.schedules.schedule`.
     noise_multiplier : float
         σ ≥ 0; 0 is no privacy, or not `calibrated` yet.
-    learning_rate_schedule : str or callable
-        See `skdp.schedules.schedule`.
     optimizer : {"adam", "sgd"} or callable
         A callable makes a torch optimiser from a list of parameters, as its class does.
     averaging : float

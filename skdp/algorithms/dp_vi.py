@@ -74,16 +74,10 @@ class DPVIConfig(LinearRun):
     ----------
     likelihood, n_rows, n_features, fit_intercept, data_norm, ...
         As in `LinearRun`; ``secure`` for full batches alone.
-    n_steps : int
-        T ≥ 1: number of noisy sums.
-    sampling_rate : float
-        q in (0, 1]; 1 is the full batch.
-    clip_norm : float
-        C > 0: norm to which each record's gradient is clipped.
-    prior_scale : float
-        τ > 0 of the prior N(0, τ² I).
-    initial_scale : float
-        s_0 > 0 of the start N(0, s_0² I).
+    n_steps, sampling_rate, clip_norm : int, float, float
+        T ≥ 1 noisy sums, q in (0, 1], and C > 0.
+    prior_scale, initial_scale : float
+        τ > 0 of the prior N(0, τ² I), and s_0 > 0 of the start N(0, s_0² I).
     given_learning_rate : float or None
         First step size, in the units of θ, or None for the default; see `VariationalUpdate.decay`
         for the later ones.
@@ -184,22 +178,11 @@ class DPVIConfig(LinearRun):
     def run(
         self, records: tuple[np.ndarray, ...], streams: Streams, progress: Progress = iter
     ) -> GaussianPosterior:
-        """Run the algorithm on private rows and return the averaged posterior.
+        """Run the algorithm on private rows (n, n_features) and targets (n, K), which are cut here.
 
-        Parameters
-        ----------
-        records : pair of ndarray
-            Rows (n, n_features), clipped here, and their targets (n, K), which are cut here; then
-            what else the likelihood reads of a record.
-        streams : Streams
-            Streams of the fit: "sampling", "noise" and "eta" are used.
-        progress : callable
-            Wraps the iteration over states.
-
-        Returns
-        -------
-        GaussianPosterior
-            A function of what was released.
+        What stands beside the targets is what else the likelihood reads of a record. Streams
+        "sampling", "noise" and "eta" are used; ``progress`` wraps the iteration over states. The
+        averaged posterior is a function of what was released.
         """
         etas = orthogonal_normals(math.prod(self.shape), self.n_steps + 1, streams("eta"))
         algorithm, plan = VariationalUpdate(self, etas), release_plan_of(self)

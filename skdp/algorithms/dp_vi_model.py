@@ -101,15 +101,11 @@ class ModelConfig(GaussianRun):
 
     Parameters
     ----------
-    model : UserModel
-        The log-likelihood.
-    prior : Prior
-        The prior.
+    model, prior : UserModel, Prior
+        The log-likelihood and the prior.
     n_rows : int
         Public number of rows, n ≥ 1; of persons, as declared.
-    initial_mean : ndarray of shape (n_parameters,)
-        m of the start.
-    initial_scale : float
+    initial_mean, initial_scale : ndarray of shape (n_parameters,), float
         The start is N(initial_mean, s_0² I), s_0 > 0.
     n_steps : int
         T ≥ 1: number of noisy sums of gradients.
@@ -119,20 +115,17 @@ class ModelConfig(GaussianRun):
     sampling_rate : float
         q in (0, 1]; 1 is the full batch.
     clip_norm : float
-        C > 0: norm to which each record's gradient is clipped at first; infinite without noise.
-        Gradients of persons are clipped to c·C.
+        C > 0: norm to which each record's gradient is clipped at first, c·C for persons; infinite
+        without noise.
     given_learning_rate : float or None
         Step size of m, in the units of θ, or None for the default.
     covariance : {"diag", "full"}
         Whether L is diagonal or lower triangular.
     data_norm : float or None
         Norm > 0 to which rows are clipped; None leaves them as they are.
-    n_clip_steps : int
-        Number ≥ 0 of noisy histograms of lengths from which C is learned; 0 leaves it as it is.
-    n_check_steps : int
-        Number ≥ 0 of noisy histograms of lengths in the last steps.
-    n_person_steps : int
-        Number ≥ 0 of noisy sums of squared lengths of persons' gradients, after the walk.
+    n_clip_steps, n_check_steps, n_person_steps : int
+        Numbers ≥ 0 of noisy histograms of lengths from which C is learned, and of such in the last
+        steps; and of noisy sums of squared lengths of persons' gradients, after the walk.
     noise_multiplier, neighboring_relation, persons
         As in `GaussianRun`.
     """
@@ -261,18 +254,11 @@ class ModelConfig(GaussianRun):
     def run(
         self, records: tuple[np.ndarray, ...], streams: Streams, progress: Progress = iter
     ) -> ModelPosterior:
-        """Run the algorithm on private rows and return the posterior.
+        """Run the algorithm on private rows (n, n_features), clipped here, and targets (n,).
 
-        Parameters
-        ----------
-        records : tuple of ndarray
-            Rows (n, n_features), clipped here, and targets (n,) as the log-likelihood takes them;
-            ignored where it takes none. ``starts`` says where those of a person begin, if persons
-            are the records.
-        streams : Streams
-            Streams of the fit: "sampling", "noise", "eta" and "inference" are used.
-        progress : callable, default=iter
-            Wraps the iteration over releases.
+        Targets are ignored where the log-likelihood takes none. ``starts`` says where the rows of a
+        person begin, if persons are the records. Streams "sampling", "noise", "eta" and "inference"
+        are used; ``progress`` wraps the iteration over releases.
         """
         rows = rows_of(records, self._rows)
         etas = orthogonal_normals(self.n_parameters, self.n_releases + 1, streams("eta"))
@@ -309,16 +295,9 @@ def bounded(X: np.ndarray, data_norm: float | None) -> np.ndarray:
 
 
 class Path(NamedTuple):
-    """Means m along a run.
+    """At most about 200 means m (n_kept, n_parameters) along a run, evenly spaced.
 
-    Parameters
-    ----------
-    steps : ndarray of shape (n_kept,)
-        Number of releases before each.
-    means : ndarray of shape (n_kept, n_parameters)
-        At most about 200, evenly spaced.
-    burn_in : int
-        Steps before the tail that the posterior is made of.
+    With the number of releases before each, and the steps before the tail of the posterior.
     """
 
     steps: np.ndarray
@@ -327,19 +306,11 @@ class Path(NamedTuple):
 
 
 class Clipping(NamedTuple):
-    """What the last releases say of the clip.
+    """What the last releases say of the clip C at the end.
 
-    Parameters
-    ----------
-    clip_norm : float
-        C at the end.
-    share : float
-        Noisy share of records whose gradient at the posterior mean is longer than C; NaN where none
-        were counted.
-    noise : float
-        Standard deviation of its noise.
-    advised : float
-        Clip beyond which no gradients were seen; infinite if there were in the open cell.
+    The noisy share of records whose gradient at the posterior mean is longer, NaN where none were
+    counted, and the standard deviation of its noise; and the clip beyond which no gradients were
+    seen, which is infinite if there were any in the open cell.
     """
 
     clip_norm: float
@@ -363,15 +334,8 @@ def clipping_of(counts: np.ndarray, noise: float, n_rows: int, clip_norm: float)
 class ModelPosterior(GaussianPosterior):
     """The posterior of a run, with what the releases tell of the run itself.
 
-    Parameters
-    ----------
-    path : Path
-        Means along the run.
-    clipping : Clipping
-        What was released of the clip.
-    n_hidden : int
-        Number of directions of θ whose noisy curvature is within its noise, where another's stands
-        out; 0 where curvatures are about even.
+    ``n_hidden`` is the number of directions of θ whose noisy curvature is within its noise, where
+    another's stands out; 0 where curvatures are about even.
     """
 
     path: Path

@@ -61,16 +61,9 @@ _SLOPES = 2.0**-40  # relative error of a sum of gradients, at most
 
 @dataclass(frozen=True)
 class Shell:
-    """One of the proposals.
+    """One of the proposals: the law of v, 2⁵⁰ β, and the largest energy that belongs to the shell.
 
-    Parameters
-    ----------
-    law : ShearedGaussian
-        Law of v.
-    offset : int
-        2⁵⁰ β.
-    end : float
-        Largest energy under the first shape that belongs to the shell.
+    Energies are those under the first shape.
     """
 
     law: ShearedGaussian
@@ -86,19 +79,9 @@ class Shell:
 
 
 class Envelope:
-    """Proposals for a posterior on a lattice.
+    """Proposals for a posterior on a lattice, in shells from the inner to the outer.
 
-    Parameters
-    ----------
-    potential : LatticePotential
-        Of the private rows.
-
-    Attributes
-    ----------
-    center : ndarray of int64, shape (p,)
-        Point of the lattice next to a.
-    shells : list of Shell
-        From the inner to the outer.
+    The center is the point of the lattice next to a.
     """
 
     def __init__(self, potential: LatticePotential) -> None:
@@ -173,22 +156,10 @@ class Envelope:
         )
 
     def propose(self, size: int, random: Integers) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Draw points of the ball that are of their shells.
+        """Try to draw points of the ball that are of their shells; most trials may miss.
 
-        Parameters
-        ----------
-        size : int
-            Number of trials, most of which may miss.
-        random : callable
-            ``integers`` of a stream's generator.
-
-        Returns
-        -------
-        points : ndarray of int64, shape (m, p)
-        z : ndarray of int64, shape (m, p)
-            Their coordinates under the law of the shell.
-        shells : ndarray of int64, shape (m,)
-            Numbers of the shells.
+        Returns points (m, p), their coordinates under the law of the shell, and the numbers of
+        shells.
         """
         shells = self._choice.draw(size, random)
         z = gaussian_integers(self._precisions[shells], self._widths[shells], random)

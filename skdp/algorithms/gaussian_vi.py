@@ -61,8 +61,8 @@ class GaussianVIConfig(LinearRun):
     prior_scale : float or None
         τ > 0 of the prior N(0, τ² I). None takes the likeliest, under its hyperprior.
     prior_blocks : tuple of int or None
-        Block 0, 1, ... of each feature: those of one block share a τ, and the intercept has its
-        own. None is one block.
+        Block 0, 1, ... of each feature: those of one block, or all if None, share a τ, and the
+        intercept has its own.
     robust : bool
         Whether the covariance is the sandwich, for one logit alone.
     """
@@ -105,21 +105,10 @@ class GaussianVIConfig(LinearRun):
     def run(
         self, records: tuple[np.ndarray, ...], streams: Streams, progress: Progress = iter
     ) -> GaussianPosterior:
-        """Find the posterior.
+        """Find the posterior, with exact counts of the records that were cut to their bounds.
 
-        Parameters
-        ----------
-        records : pair of ndarray
-            Rows (n, n_features), clipped here, and their targets (n, K).
-        streams : Streams
-            Not used: nothing is random.
-        progress : callable
-            Wraps the iteration over passes.
-
-        Returns
-        -------
-        GaussianPosterior
-            With exact counts of the records that were cut to their bounds.
+        Rows (n, n_features) are clipped here, and targets (n, K) cut. Nothing is random;
+        ``progress`` wraps the iteration over passes.
         """
         bounds = target_bounds(self.likelihood, records[1])
         build = partial(LinearRows.of, self, target_bounds=bounds)

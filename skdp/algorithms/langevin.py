@@ -76,10 +76,8 @@ class LangevinConfig(PosteriorRun):
 
     Parameters
     ----------
-    posterior : TemperedPosterior
-        What to sample from.
-    likelihood_power : float
-        ρ in (0, 1].
+    posterior, likelihood_power : TemperedPosterior, float
+        What to sample from, and ρ in (0, 1].
     n_rows : int
         Public number of rows n ≥ 1; under add-or-remove-one an upper bound on the rows of both
         neighbours, which restricts the data sets that the guarantee speaks of.
@@ -87,10 +85,9 @@ class LangevinConfig(PosteriorRun):
         k ≥ 1.
     step_size : float
         h > 0, at most 2/(2λ + ρnκR²).
-    n_epochs : int
-        Passes ≥ 1 over the rows.
-    n_batches : int, default=1
-        l ≥ 1 steps per pass; 1 under add-or-remove-one, and where persons are the records.
+    n_epochs, n_batches : int
+        Passes ≥ 1 over the rows, of l ≥ 1 steps each; l is 1 under add-or-remove-one, and where
+        persons are the records.
     n_persons : int or None, default=None
         Upper bound on the persons of both neighbours, where these are the records: it, and not
         ``n_rows``, restricts the data sets that the guarantee speaks of.
@@ -192,15 +189,10 @@ class LangevinConfig(PosteriorRun):
     def run(self, records: Records, streams: Streams, progress: Progress = iter) -> np.ndarray:
         """Run the chains on private rows and return their last states, (k, K, D).
 
-        Parameters
-        ----------
-        records : pair of ndarray
-            Rows (n, n_features), clipped here, and their targets (n, K), of ``most_records``
-            records at most; ``starts`` of persons with them where these are the records.
-        streams : Streams
-            Streams of the fit: "noise" and "partition" are used.
-        progress : callable, default=iter
-            Wraps the iteration over passes. It must not keep the states.
+        Of ``most_records`` records at most, rows (n, n_features) are clipped here; ``starts`` of
+        persons stand beside the targets (n, K) where these are the records. Streams "noise" and
+        "partition" are used. ``progress`` wraps the iteration over passes; it must not keep the
+        states.
         """
         call = release_hook.MechanismCall(
             kind="langevin",
@@ -271,16 +263,7 @@ def configure(
 ) -> LangevinConfig:
     """Fill in what is not given, and find the largest power ρ ≤ 1 that a budget affords.
 
-    Parameters
-    ----------
-    posterior : TemperedPosterior
-        What to sample from.
-    budget : Budget
-        Of all chains together; or ρ, given instead.
-    n_rows, n_chains, n_persons : int
-        As in `LangevinConfig`.
-    step_size, n_epochs, batch_size : number or None
-        None for the default, which depends on public facts alone.
+    The budget is of all chains together; or ρ is given instead. Defaults depend on public facts.
     """
     λ = posterior.prior_precision
     if step_size is not None:

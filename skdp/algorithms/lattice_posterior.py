@@ -49,16 +49,9 @@ _NUMBERS = 2**18  # logits at work at once
 
 @dataclass(frozen=True)
 class Lattice:
-    """Grid, ball and unit of a posterior: public facts alone.
+    """Grid, ball and unit of a posterior on a bounded domain: public facts alone.
 
-    Parameters
-    ----------
-    posterior : TemperedPosterior
-        Its domain must be bounded.
-    power : float
-        ρ in (0, 1].
-    n_rows : int
-        Public number of rows, or about that: no guarantee hangs on it.
+    No guarantee hangs on the number of rows, which may be about that.
     """
 
     posterior: TemperedPosterior
@@ -139,20 +132,8 @@ class Lattice:
 class LatticePotential:
     """Û of private rows, and the smooth potential that it rounds.
 
-    Parameters
-    ----------
-    lattice : Lattice
-        The public side.
-    records : pair of ndarray
-        Rows (n, n_features), clipped here, and their targets (n, K); ``starts`` of persons with
-        them where these are the records.
-
-    Attributes
-    ----------
-    rows : ndarray of shape (n, D)
-        The rounded rows, in their unit.
-    weights : ndarray of shape (n,)
-        Of the rows: 1 where these are the records.
+    Rows (n, n_features) are clipped here, and rounded to integers (n, D) in their unit; those of
+    persons have weights (n,), others have 1. ``starts`` of persons stand beside the targets.
     """
 
     def __init__(self, lattice: Lattice, records: tuple[np.ndarray, np.ndarray]) -> None:

@@ -60,16 +60,8 @@ ROUNDED = 2.0**-50
 class ExactConfig(PosteriorRun):
     """Public facts of a run; built without a row in sight, and all that the event depends on.
 
-    Parameters
-    ----------
-    posterior : TemperedPosterior
-        What to sample from; its domain must be bounded.
-    likelihood_power : float
-        ρ in (0, 1].
-    n_samples : int
-        k ≥ 1 independent draws.
-    n_rows : int
-        Public number of rows n ≥ 1, or about that: the guarantee does not hang on it.
+    k ≥ 1 independent draws of a posterior on a bounded domain, at a power ρ in (0, 1]. The
+    guarantee does not hang on the public number of rows n ≥ 1, which may be about that.
     """
 
     posterior: TemperedPosterior
@@ -158,15 +150,9 @@ class ExactConfig(PosteriorRun):
     ) -> np.ndarray:
         """Draw from the posterior given private rows; returns (k, K, D).
 
-        Parameters
-        ----------
-        records : pair of ndarray
-            Rows (n, n_features), clipped here, and their targets (n, K); ``starts`` of persons with
-            them where these are the records.
-        streams : Streams
-            Streams of the fit: "noise" is used.
-        progress : callable, default=iter
-            Wraps the iteration over draws.
+        Rows (n, n_features) are clipped here; ``starts`` of persons stand beside the targets (n, K)
+        where these are the records. The stream "noise" is used; ``progress`` wraps the iteration
+        over draws.
         """
         shape = self.posterior.shape
         call = release_hook.MechanismCall(

@@ -85,19 +85,7 @@ TARGETS = {"accuracy": Target(confidence_gap, 1.0, 4.0), "log_loss": Target(log_
 
 @dataclass(frozen=True)
 class TemperatureConfig(GaussianRun):
-    """Public facts of a run on all rows.
-
-    Parameters
-    ----------
-    target : {"accuracy", "log_loss"}
-        What the temperature is fitted to.
-    n_rows : int
-        Public number of rows.
-    n_steps : int
-        Number of noisy sums.
-    noise_multiplier, neighboring_relation, secure, persons
-        As in `GaussianRun`; never ``secure``.
-    """
+    """Public facts of a run on all rows; never ``secure``."""
 
     target: str
     n_rows: int
@@ -133,15 +121,10 @@ class TemperatureConfig(GaussianRun):
         return self.descent.event()
 
     def run(self, records: tuple[np.ndarray, ...], streams: Streams) -> float:
-        """Return T, from the private rows.
+        """Return T, from private rows.
 
-        Parameters
-        ----------
-        records : tuple of ndarray
-            Logarithms of predicted probabilities (n, n_classes), `bounded`, and class numbers (n,);
-            ``starts`` of persons with them where these are the records.
-        streams : Streams
-            Random streams of the fit.
+        They are logarithms of predicted probabilities (n, n_classes), `bounded`, and class numbers
+        (n,), with ``starts`` of persons where these are the records.
         """
         model = NetworkModel(Temperature(), TARGETS[self.target].loss, "vmap")
         trained = self.descent.run(records, streams, model=model)

@@ -24,17 +24,9 @@ class NoiseCorrectedAdam:
 
     DP noise adds its variance to Adam's second moment, which turns Adam into slow sign-less
     gradient descent at small ε; the variance is public, so it can be subtracted (Tang, Shpilevskiy
-    & Lécuyer, *DP-AdamBC*, AAAI 2024). What is left is floored at a share of the noise variance:
-    where the noise dominates the gradient, the steps must stay short.
-
-    Parameters
-    ----------
-    beta1, beta2 : float
-        Decay rates of the two moments.
-    floor : float
-        Least corrected second moment, as a share of the noise variance.
-    max_direction : float
-        Bound on each coordinate of the direction.
+    & Lécuyer, *DP-AdamBC*, AAAI 2024). What is left is at least a ``floor`` of the noise variance:
+    where the noise dominates the gradient, the steps must stay short. Each coordinate of the
+    direction is bounded by ``max_direction``.
     """
 
     beta1: float = 0.9

@@ -108,16 +108,9 @@ def exp_minus(whole: np.ndarray, numerators: np.ndarray, bits: int, random: Inte
 
 
 class Choice:
-    """Choose one of several with probabilities in proportion to integer weights of any size.
+    """Choose one of several with probabilities in proportion to integer weights ≥ 0 of any size.
 
-    Parameters
-    ----------
-    weights : list of int
-        Each ≥ 0, not all of them 0.
-
-    Notes
-    -----
-    A uniform number of as many bits as the sum has is compared with the partial sums, from its
+    A uniform number of as many bits as their sum has is compared with the partial sums, from its
     first bits on and no further than need be; one beyond the sum is drawn again.
     """
 

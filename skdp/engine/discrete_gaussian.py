@@ -36,21 +36,9 @@ MAX_BITS = 62
 
 
 def discrete_gaussian_integers(bits: int, size: int, stream: SecureStream) -> np.ndarray:
-    """Draw independent integers from the discrete Gaussian of parameter σ = 2^bits.
+    """Draw independent integers of the discrete Gaussian of parameter σ = 2^bits, bits in [0, 62].
 
-    Parameters
-    ----------
-    bits : int
-        k in [0, 62].
-    size : int
-        Number of draws.
-    stream : SecureStream
-        Source of the random integers.
-
-    Returns
-    -------
-    ndarray of shape (size,)
-        In int64, modulo 2⁶⁴: a function of the sample, and thus of a sum that it is added to.
+    In int64, modulo 2⁶⁴: a function of the sample, and thus of a sum that it is added to.
     """
     bits = integer(0, bits=bits)
     if bits > MAX_BITS:

@@ -32,27 +32,7 @@ MOST_NUMERATOR = 2**50
 
 
 def discrete_laplace_integers(scale: Fraction, size: int, stream: SecureStream) -> np.ndarray:
-    """Draw independent integers from the discrete Laplace law.
-
-    Parameters
-    ----------
-    scale : Fraction
-        b = t/s > 0 with t ≤ 2⁵⁰: the law is ∝ exp(−|x|/b).
-    size : int
-        Number of draws.
-    stream : SecureStream
-        Source of the random integers.
-
-    Returns
-    -------
-    ndarray of shape (size,)
-        In int64.
-
-    Raises
-    ------
-    ValueError
-        If the scale is not positive, or its numerator too large.
-    """
+    """Draw independent integers of law ∝ exp(−|x|/b), in int64, for b = t/s > 0 with t ≤ 2⁵⁰."""
     return first_accepted(lambda n: _accepted(_checked(scale), n, stream), 2.2, size)
 
 

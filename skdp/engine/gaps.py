@@ -42,14 +42,9 @@ _GUARD = 128  # powers with exponents below 2⁶³ are enclosed to within 2⁻�
 
 
 class Gaps:
-    """Numbers of rows that are passed over before each row that takes part.
+    """Numbers of rows that are passed over before each row that takes part, at a rate q in (0, 1].
 
-    Parameters
-    ----------
-    rate : float
-        q in (0, 1]: the probability with which a row takes part.
-    limit : int
-        Gaps of this length or longer are not told apart.
+    Gaps of a length of ``limit`` or more are not told apart.
     """
 
     def __init__(self, rate: float, limit: int) -> None:
@@ -58,15 +53,10 @@ class Gaps:
             self._decay = -np.log1p(-rate)  # infinite for q = 1: all gaps are 0
 
     def of(self, words: np.ndarray, more: Callable[[int], Integers]) -> np.ndarray:
-        """Independent gaps in int64; ``limit`` for those of that length or longer.
+        """Independent gaps in int64, from the first 62 bits of U of each gap of each line.
 
-        Parameters
-        ----------
-        words : ndarray of int64, (lines, size)
-            The first 62 bits of U, of each gap of each line.
-        more : callable
-            Gives what draws further bits for the gaps of a line, in turn: what a line holds does
-            not depend on the others.
+        ``more`` gives what draws further bits for the gaps of a line, in turn: what a line holds
+        does not depend on the others.
         """
         gaps, certain = self.computed(words)
         for i, j in np.argwhere(~certain):

@@ -47,17 +47,7 @@ _LEAST_NOISE, _MOST_NOISE = 2.0**-20, 2.0**28
 
 
 class Outer(NamedTuple):
-    """Terms l_i ⊗ a_i, whose right factors are integers already.
-
-    Attributes
-    ----------
-    left : ndarray of shape (m, K)
-        The l_i.
-    right : ndarray of shape (m, D)
-        The a_i: integers, as doubles.
-    squares : ndarray of shape (m,)
-        ‖a_i‖², exactly.
-    """
+    """Terms l_i ⊗ a_i, (m, K) and (m, D), of integers a_i as doubles; and ‖a_i‖², exactly."""
 
     left: np.ndarray
     right: np.ndarray
@@ -79,16 +69,10 @@ def lattice_bound(noise_multiplier: float) -> int:
 class GridSum:
     """Sum over records of integer vectors, each of bounded norm; neighbours differ by Δ or 2Δ.
 
-    Parameters
-    ----------
-    inner : BoundedSum
-        The terms before rounding, which it has one by one: every bit of one of its ``records``
-        must depend on its own record alone.
-    noise_multiplier : float
-        σ in [2⁻²⁰, 2²⁸] of the noise that the sum will get.
-    neighboring_relation : str
-        Who is a neighbour: where terms cannot be opposite, replacing one moves the inner sum by
-        less than 2C, and a grid unit is worth less.
+    Every bit of a term of the inner sum, which it has one by one as ``records``, must depend on its
+    own record alone. The noise multiplier σ of the noise to come is in [2⁻²⁰, 2²⁸]. Where terms
+    cannot be opposite, replacing one moves the inner sum by less than 2C, and a grid unit is worth
+    less under that relation.
     """
 
     inner: Any

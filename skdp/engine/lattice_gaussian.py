@@ -51,27 +51,13 @@ _FAR = 512
 
 
 def gaussian_integers(precisions: np.ndarray, widths: np.ndarray, random: Integers) -> np.ndarray:
-    """Draw integers z_i with probability ∝ exp(−2^−50 J_i z_i²).
+    """Draw integers z_i with probability ∝ exp(−2^−50 J_i z_i²), of the shape of J in [1, 2⁴³].
 
     A candidate is ±(iB + u) with 0 ≤ u < B even and i of probability ∝ exp(−b_i), where
-    b_i = i²/128 and B, an eighth of the standard deviation, is the least integer with J B² ≥ 2⁴³,
-    so that 2^−50 J y² ≥ b_i. It is accepted with the exponential of their difference. From i = 512
-    on b_i is the tangent 2048 + 8(i − 512), and i − 512 is geometric.
-
-    Parameters
-    ----------
-    precisions : ndarray of int64
-        J in [1, 2⁴³].
-    widths : ndarray of int64
-        B of each, from `block_widths`.
-    random : callable
-        ``integers`` of a stream's generator.
-
-    Returns
-    -------
-    ndarray of int64
-        Of the shape of the precisions. Its law is the stated one but for the weights of the i,
-        which are rounded by a relative 2^−100.
+    b_i = i²/128 and B, an eighth of the standard deviation, is the least integer with J B² ≥ 2⁴³
+    (`block_widths`), so that 2^−50 J y² ≥ b_i. It is accepted with the exponential of their
+    difference. From i = 512 on b_i is the tangent 2048 + 8(i − 512), and i − 512 is geometric. The
+    law is the stated one but for the weights of the i, which are rounded by a relative 2^−100.
     """
     J, B = precisions.ravel(), widths.ravel()
     drawn, pending = np.empty(J.shape, dtype=np.int64), np.arange(len(J))
@@ -133,16 +119,8 @@ def _blocks() -> Choice:
 class ShearedGaussian:
     """Law of v on ℤᵖ with probability ∝ exp(−Q(v)); see the module.
 
-    Parameters
-    ----------
-    precisions : ndarray of int64, shape (p,)
-        J_i in [1, 2⁴³].
-    shear : ndarray of int64, shape (p, p)
-        2^shift t_ik, strictly upper triangular.
-    shift : int
-        Fractional bits of the shear.
-    largest : int
-        Bound on |v_i| of the points that are asked for; sums of theirs are exact.
+    J_i are in [1, 2⁴³]; the shear holds 2^shift t_ik, strictly upper triangular (p, p). Of points
+    |v_i| ≤ ``largest``, which are all that are asked for, sums are exact.
     """
 
     precisions: np.ndarray
@@ -152,15 +130,7 @@ class ShearedGaussian:
 
     @classmethod
     def within(cls, precision: np.ndarray, largest: int) -> Self:
-        """Law whose quadratic form, before rounding to integers, is at most ½ vᵀMv everywhere.
-
-        Parameters
-        ----------
-        precision : ndarray of shape (p, p)
-            M, positive definite.
-        largest : int
-            Bound on |v_i| of the points that are asked for.
-        """
+        """Law whose quadratic form, before rounding to integers, is at most ½ vᵀMv everywhere."""
         L = np.linalg.cholesky(precision)
         t = np.triu((L / np.diag(L)).T, 1)
         room = _DIGITS / (4.0 * largest * max(1.0, float(np.abs(t).sum(axis=1).max())))

@@ -49,11 +49,9 @@ class LinearClippedSum(RowSum):
     Parameters
     ----------
     residual : callable
-        Maps logits (m, K) and targets (m, K) to a new array ∂ log p/∂z, (m, K); each row must
-        depend on its own record alone.
+        Maps logits (m, K) and targets (m, K) to a new array ∂ log p/∂z, row by row.
     clip_norm : float
-        C > 0: bound on the Euclidean norm of one record's gradient, over all outputs jointly;
-        infinite for none.
+        C > 0: bound on the norm of one record's gradient, over all outputs; infinite for none.
     largest_residual : callable or None, default=None
         Maps logits (m, K) to the norm (m,) of the largest residual that any target could have
         there. Given, a record is scaled by min(1, C/‖largest‖‖x_i‖), which does not depend on its
@@ -135,8 +133,7 @@ class GramSum(RowSum):
     bound : float
         B > 0: a record's w_i is cut to B/‖x_i‖² where it exceeds that.
     weight : callable or None, default=None
-        Maps logits (m, K) and row norms (m,) to weights w ≥ 0, (m,), each a function of its own
-        row; None is w = 1.
+        Maps logits (m, K) and row norms (m,) to weights w ≥ 0, (m,), row by row; None is w = 1.
     trace_only : bool, default=False
         Sum w_i‖x_i‖² alone, one number.
     of_person : float or None, default=None
@@ -243,13 +240,7 @@ def _triangle(d: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 @dataclass(frozen=True)
 class ScoreGramSum(RowSum):
-    """Sum over records of s_i s_iᵀ, for the terms s_i (all entries as one vector) of another sum.
-
-    Parameters
-    ----------
-    scores : Scores
-        The other sum, with ‖s_i‖ ≤ C. `LinearClippedSum` is one.
-    """
+    """Sum over records of s_i s_iᵀ, for the terms s_i of another sum, each as one vector."""
 
     scores: Any
     apart = POSITIVE  # ⟨s sᵀ, t tᵀ⟩ = (s·t)² ≥ 0
@@ -291,10 +282,7 @@ class ScoreGramSum(RowSum):
 class OutsideSum(RowSum):
     """Number of records whose features, and number of those whose targets, were cut to a bound.
 
-    Parameters
-    ----------
-    targets : bool
-        Whether targets have a bound; else features alone are counted.
+    Features alone where ``targets`` have no bound.
     """
 
     targets: bool
@@ -330,13 +318,6 @@ class WeightedSum(BoundedSum):
 
     Its two roundings, of a term's weight and of the result, are within `BoundedSum.rounding`, which
     counts as many additions as there are terms.
-
-    Parameters
-    ----------
-    inner : RowSum
-        The sum.
-    bound : float
-        W > 0.
     """
 
     inner: Any

@@ -39,8 +39,7 @@ class ReleasePlan:
     clipped_sum : BoundedSum or sequence of BoundedSum
         The private value of a step; a sequence holds one per step.
     noise_multiplier : float or sequence of float
-        σ: standard deviation of the noise over the bound on one record (see `noise_scale`); 0 for
-        no noise. A sequence holds one per step.
+        σ: deviation of the noise over the bound on one record (see `noise_scale`); 0 for none.
     neighboring_relation : str
         Relation under which the trace states sensitivities.
     secure : bool, default=False
@@ -126,22 +125,11 @@ def run(
     update: Callable[[State, Any, int], State],
     streams: Streams,
 ) -> Iterator[State]:
-    """Yield the state after each noisy step.
+    """Yield the state after each noisy step over private rows, from a data-independent start.
 
-    Parameters
-    ----------
-    plan : ReleasePlan
-        Public facts of the run.
-    data : Rows
-        The private rows.
-    state : State
-        Data-independent start.
-    query : callable
-        The parameters θ_t at which the state asks for a gradient.
-    update : callable
-        Pure (state, noisy sum, step) -> state; sees released values only.
-    streams : Streams
-        Random streams of the fit; with those of a run that is resumed, it begins where that was.
+    ``query`` gives the parameters θ_t at which a state asks for a sum; ``update``, a pure function
+    of state, noisy sum and step, sees released values only. With streams of a run that is resumed,
+    it begins where that was.
     """
     for step, (selection, noise) in enumerate(_draws(plan.sampling, data, streams), streams.first):
         theta = query(state)

@@ -17,10 +17,8 @@ MAGNITUDES = range(-100, 101)  # binary exponents that are told apart
 class MagnitudeSum(RowSum):
     """Number of records by the binary exponent of their target; a target of 0 has none.
 
-    Parameters
-    ----------
-    of_offset : bool, default=False
-        Of e^o instead, for the offset o beside a target: of an exposure, whose logarithm it is.
+    ``of_offset`` takes e^o instead, for the offset o beside a target: an exposure, as its
+    logarithm.
     """
 
     of_offset: bool = False

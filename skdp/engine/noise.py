@@ -22,16 +22,9 @@ V = TypeVar("V", np.ndarray, "Tensor")
 
 
 def gaussian(value: Callable[[], V], call: release_hook.MechanismCall, stream: SecureStream) -> V:
-    """Release value() + N(0, scale² I).
+    """Release value() + N(0, scale² I), for the scale of the call; 0 is no noise.
 
-    Parameters
-    ----------
-    value : callable
-        Computes the private value, an array of float64 or a tensor; not called in a replay.
-    call : MechanismCall
-        What the release declares; ``call.scale`` is the standard deviation, 0 for no noise.
-    stream : SecureStream
-        Source of the noise.
+    The value, an array of float64 or a tensor, is not computed in a replay.
     """
 
     def mechanism() -> V:
@@ -55,21 +48,8 @@ def discrete_gaussian(
 ) -> np.ndarray:
     """Release value() + X in units of the grid, X discrete Gaussian of parameter 2^bits.
 
-    Parameters
-    ----------
-    value : callable
-        Computes the private value: integers. Not called in a replay.
-    call : MechanismCall
-        What the release declares; ``call.scale`` is what 2^bits grid units are worth.
-    bits : int
-        The noise in grid units, as a power of two.
-    stream : SecureStream
-        Source of the noise.
-
-    Returns
-    -------
-    ndarray
-        In float64: the released integers times the grid width, which is post-processing.
+    The value is integers; ``call.scale`` is what 2^bits grid units are worth. What comes out is the
+    released integers times the grid width, in float64, which is post-processing.
     """
 
     def mechanism() -> np.ndarray:

@@ -127,14 +127,8 @@ class PerceptronSum(RowSum):
         Of the hidden layers; keys of ``ACTIVATIONS``.
     residual : callable
         Maps outputs (m, K) and targets (m, K) to −∂ loss/∂ outputs, each row by itself.
-    clip_norm : float
-        C > 0: bound on the Euclidean norm of one record's gradient, over all layers jointly.
-    clipping : {"flat", "automatic"}, default="flat"
-        Factor of a gradient g: min(1, C/‖g‖), or C/(‖g‖ + .01).
-    weight_bound : float, default=1.0
-        Largest weight > 0 of a record, by which its clipped gradient is multiplied.
-    physical_batch_size : int or None, default=None
-        Records that are worked on at once.
+    clip_norm, clipping, weight_bound, physical_batch_size
+        As in `NetworkClippedSum`.
     """
 
     sizes: tuple[int, ...]

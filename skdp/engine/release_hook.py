@@ -63,13 +63,11 @@ class MechanismCall:
     sensitivity : float
         How far neighbours can move the released value before noise (under the fit's relation).
     scale : float
-        Scale of the noise: its standard deviation, or the parameter that its law is stated in.
+        Standard deviation of the noise, or the parameter that its law is stated in.
     rate : float
         Probability that a record takes part (1.0: all of them).
-    shape : tuple of int
-        Shape of the released value.
-    step : int
-        Position in the run, from 0.
+    shape, step : tuple of int, int
+        Of the released value, and its position in the run, from 0.
     width : float
         The released values are multiples of this power of two; 0 without noise, for no grid.
     """
@@ -143,23 +141,7 @@ def rerun(outputs: Iterable[Any]) -> AbstractContextManager[list[Release]]:
 
 
 def grid_width(scale: float) -> float:
-    """Largest power of two that is at most 2^-20 of a noise scale: a function of public facts.
-
-    Parameters
-    ----------
-    scale : float
-        Standard deviation of the noise, or what stands for it; 0 for no noise.
-
-    Returns
-    -------
-    float
-        Width of the grid; 0, which is no grid, without noise.
-
-    Raises
-    ------
-    ValueError
-        If doubles hold no such grid.
-    """
+    """Largest power of two that is at most 2^-20 of a noise scale; 0, which is no grid, at 0."""
     if scale == 0.0:
         return 0.0
     if not LEAST_SCALE <= scale <= MOST_SCALE:
@@ -173,20 +155,7 @@ def grid_width(scale: float) -> float:
 
 
 def on_grid(values: Any, width: float) -> Any:
-    """Round to the nearest multiples of a power of two, ties to even; -0.0 becomes 0.0.
-
-    Parameters
-    ----------
-    values : ndarray or Tensor of float64
-        What is to be released.
-    width : float
-        A power of two; 0 leaves the values as they are.
-
-    Returns
-    -------
-    ndarray or Tensor
-        Of the type and shape of ``values``.
-    """
+    """Round arrays or tensors to multiples of a power of two, or 0; ties to even, -0.0 is 0.0."""
     # A sum with this has no digits below the width, and none that a double loses above it; values
     # beyond 2^51 widths lose a unit in the last place, and are multiples of the width too.
     if width == 0.0:

@@ -55,14 +55,9 @@ class FullBatch:
 
 @dataclass(frozen=True)
 class Draw:
-    """The coins of one step.
+    """The coins of one step, for rows that take part with probability ``rate``.
 
-    Parameters
-    ----------
-    rate : float
-        q: probability with which a row takes part.
-    key : bytes of length 16
-        As secret as which rows take part: amplification rests on it.
+    The key of 16 bytes is as secret as which rows take part: amplification rests on it.
     """
 
     rate: float

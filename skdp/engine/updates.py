@@ -43,13 +43,7 @@ class MomentumSGD:
 
 @dataclass(frozen=True)
 class TorchOptimizer:
-    """Any torch optimiser, fed with released gradients.
-
-    Parameters
-    ----------
-    make : callable
-        Makes the optimiser from a list of parameters, as its class does.
-    """
+    """Any torch optimiser, made of a list of parameters and fed with released gradients."""
 
     make: Callable[..., torch.optim.Optimizer]
 

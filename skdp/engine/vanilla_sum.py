@@ -20,13 +20,6 @@ class VanillaClippedSum(RowSum):
 
     With w = η∘s that is the gradient of log p(y_i|x_i, m + s∘η) in m and in log s. The norm is
     ‖(g, g∘w)‖² = Σ_k r_k² (‖x‖² + Σ_d x_d² w_kd²): no per-record gradient in memory.
-
-    Parameters
-    ----------
-    residual : callable
-        As in `LinearClippedSum`.
-    clip_norm : float
-        C > 0: bound on the Euclidean norm of one record's pair.
     """
 
     residual: Residual

@@ -22,15 +22,8 @@ _N_PAIRS = 256
 
 
 def mean_sigmoid(mean: np.ndarray, variance: np.ndarray) -> np.ndarray:
-    """E (1 − σ(z), σ(z)) for z ~ N(mean, variance), (n, 2), each accurate in its own tail.
+    """E (1 − σ(z), σ(z)), (n, 2), for z ~ N(mean, variance), (n,), each accurate in its own tail.
 
-    Parameters
-    ----------
-    mean, variance : ndarray of shape (n,)
-        Of the logits.
-
-    Examples
-    --------
     >>> import numpy as np
     >>> from skdp.models.averaged import mean_sigmoid
     >>> mean_sigmoid(np.array([0.0, 2.0]), np.array([1.0, 0.0])).round(3)
@@ -49,17 +42,10 @@ def mean_sigmoid(mean: np.ndarray, variance: np.ndarray) -> np.ndarray:
 
 
 def mean_softmax(mean: np.ndarray, covariance: np.ndarray) -> np.ndarray:
-    """E softmax(z) for z ~ N(mean, covariance), (n, K).
+    """E softmax(z) for z ~ N(mean, covariance), (n, K), of means (n, K) and covariances (n, K, K).
 
     By the second order of its Taylor series where the trace of the covariance is little, and else
     over 256 antithetic pairs of quasi-random normal points, the same ones for every row.
-
-    Parameters
-    ----------
-    mean : ndarray of shape (n, K)
-        Of the logits.
-    covariance : ndarray of shape (n, K, K)
-        Of the logits.
     """
     averages = np.empty_like(mean)
     for start in range(0, len(mean), _AT_ONCE):

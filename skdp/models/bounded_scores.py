@@ -67,13 +67,7 @@ class Score:
 
 @dataclass(frozen=True)
 class BernoulliScore(Score):
-    """w(z)(y − σ(z)) with w = min(1, c / max(σ(z), σ(−z))).
-
-    Parameters
-    ----------
-    bound : float
-        c > 0.
-    """
+    """w(z)(y − σ(z)) with w = min(1, c / max(σ(z), σ(−z))), c > 0."""
 
     bound: float
     n_outputs = 1
@@ -120,15 +114,7 @@ def _weighted_slope(z: np.ndarray, bound: Any, power: int = 1) -> np.ndarray:
 
 @dataclass(frozen=True)
 class CategoricalScore(Score):
-    """w (e_y − softmax(z)), with the weight that holds at equal probabilities, where fits start.
-
-    Parameters
-    ----------
-    n_outputs : int
-        K ≥ 2.
-    bound : float
-        c > 0.
-    """
+    """w (e_y − softmax(z)), with the weight that holds at equal probabilities, where fits start."""
 
     n_outputs: int
     bound: float
@@ -174,13 +160,6 @@ class PoissonScore(Score):
     Beyond y_max, which no count exceeds, the rate is cut. At a rate far above, every count would be
     clipped and so would the mean: the score would be 0 whatever the counts are, and a run that one
     step had taken there would find nothing that leads back.
-
-    Parameters
-    ----------
-    bound : float
-        c > 0.
-    largest_count : float
-        y_max > 0.
     """
 
     bound: float

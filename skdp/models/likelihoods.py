@@ -229,16 +229,8 @@ class HuberRegression(LogConcave):
     """A number with normal noise of deviation σ, residuals beyond c counted linearly.
 
     −log p = (1/σ²) [½ r² for |r| ≤ c, else c|r| − ½ c²] with r = y − z (Huber 1964): the normal
-    likelihood wherever the prediction is within c, and a bounded gradient everywhere.
-
-    Parameters
-    ----------
-    noise_scale : float
-        σ > 0.
-    threshold : float
-        c > 0.
-    target_bound : float, default=inf
-        Public bound on |y|.
+    likelihood wherever the prediction is within c, and a bounded gradient everywhere. Targets may
+    have a public bound on |y|.
     """
 
     noise_scale: float
@@ -292,15 +284,10 @@ class HuberRegression(LogConcave):
 
 @dataclass(frozen=True)
 class Poisson(BoundedScores):
-    """Counts with log-rate z: log p = y z − e^z, counts cut at a public y_max.
+    """Counts with log-rate z: log p = y z − e^z, counts cut at a public y_max > 0.
 
     A second column of the targets, where there is one, is an offset of z, as the logarithm of an
     exposure is. The residual keeps its bound, whatever that is: count and rate lie in [0, y_max].
-
-    Parameters
-    ----------
-    largest_count : float
-        y_max > 0.
     """
 
     largest_count: float

@@ -93,17 +93,9 @@ def build_module(
 ) -> nn.Module:
     """Return a module, or the one that a class or a function makes, its weights drawn under a seed.
 
-    Parameters
-    ----------
-    make : nn.Module, class or callable
-        A callable takes (n_features, n_outputs), by these names where it has them. A class need
-        not take either.
-    n_features, n_outputs : int
-        Shape of a record and of the output.
-    seed : int
-        Of torch's generator, which is put back afterwards. Initial weights need not be secret.
-    parameters : mapping or None, default=None
-        Further arguments of a callable, by name.
+    A callable takes (n_features, n_outputs), by these names where it has them, and further
+    parameters by name; a class need not take either. torch's generator is put back afterwards:
+    initial weights need not be secret.
     """
     parameters = dict(parameters or {})
     if isinstance(make, nn.Module):
@@ -183,18 +175,9 @@ def outputs(
 ) -> Iterator[np.ndarray]:
     """Yield the outputs (k, m, n_outputs) of a module under k vectors, on blocks of m rows.
 
-    Parameters
-    ----------
-    module : nn.Module
-        Perceptrons run under all vectors at once, others under one after the other.
-    vectors : ndarray of shape (k, n_parameters)
-        What its trained parameters are.
-    X : array-like of shape (n, ...)
-        Rows, given to it as 64-bit integers, or as numbers of its parameters' type.
-    double : bool
-        Work in double precision.
-    integers : bool, default=False
-        Whether rows are integers to it.
+    Perceptrons run under all vectors of trained parameters at once, others under one after the
+    other, in double precision if asked to. Rows are given as 64-bit integers, or as numbers of the
+    parameters' type.
     """
     module = copy.deepcopy(module).eval()
     trained = [p for p in module.parameters() if p.requires_grad]

@@ -30,13 +30,7 @@ Names = Mapping[str, type]
 
 @dataclass(frozen=True)
 class CrossEntropy:
-    """−Σ_k t_k log softmax(z)_k, with t the class, or a mixture of it and all classes alike.
-
-    Parameters
-    ----------
-    label_smoothing : float
-        Share in [0, 1) of all classes alike (Szegedy et al. 2016).
-    """
+    """−Σ_k t_k log softmax(z)_k, with a share of t on all classes alike (Szegedy et al. 2016)."""
 
     label_smoothing: float = 0.0
 
@@ -51,13 +45,7 @@ class CrossEntropy:
 
 @dataclass(frozen=True)
 class Focal:
-    """−(1 − p_y)^γ log p_y, which looks less at records that are right already (Lin et al. 2017).
-
-    Parameters
-    ----------
-    gamma : float
-        γ ≥ 0; 0 is the cross-entropy.
-    """
+    """−(1 − p_y)^γ log p_y, γ ≥ 0, which looks less at what is right already (Lin et al. 2017)."""
 
     gamma: float = 2.0
 
@@ -126,13 +114,7 @@ class AbsoluteError:
 
 @dataclass(frozen=True)
 class Huber:
-    """Half the square of errors up to delta, and a straight line beyond.
-
-    Parameters
-    ----------
-    delta : float
-        Errors > 0 from which on the loss grows in a straight line.
-    """
+    """Half the square of errors up to delta > 0, and a straight line beyond."""
 
     delta: float = 1.0
 
@@ -146,13 +128,7 @@ class Huber:
 
 @dataclass(frozen=True)
 class GivenLoss:
-    """A loss of the caller's: what it says of a record is added up.
-
-    Parameters
-    ----------
-    of : callable
-        (outputs, targets) -> tensor whose first dimension is that of the records.
-    """
+    """A loss of the caller's, (outputs, targets): what it says of a record is added up."""
 
     of: Loss
 
@@ -210,15 +186,7 @@ def _reduces(make: Callable[..., Any]) -> bool:
 
 @dataclass(frozen=True)
 class Task:
-    """What a network is trained for.
-
-    Parameters
-    ----------
-    n_outputs : int
-        Number of outputs K.
-    loss : callable
-        Loss of each record, (B,); of `named`, or the caller's.
-    """
+    """What a network of K outputs is trained for, by a loss of each record."""
 
     n_outputs: int
     loss: Loss

@@ -31,16 +31,8 @@ SLOPE = 0.2  # of the mean of a label in its logit
 class Telling(NamedTuple):
     """How much scores tell of the mean of a target, in public numbers.
 
-    Parameters
-    ----------
-    slope : float
-        a: of the mean score in the linear predictor.
-    scatter : float
-        v: variance of scores.
-    bound : float
-        b: largest score.
-    usual : float
-        Standard deviation of the linear predictor of a row at the norm bound.
+    The slope a of the mean score in the linear predictor, the variance v of scores, the largest
+    score b, and the usual deviation of the linear predictor of a row at the norm bound.
     """
 
     slope: float

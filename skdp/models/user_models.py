@@ -35,15 +35,8 @@ N_MADE_UP = 5
 class UserModel:
     """Log-densities of records under parameters, and their gradients record by record.
 
-    Parameters
-    ----------
-    log_likelihood : callable
-        Maps θ (n_parameters,) and rows x (n, d), and targets y (n,) if supervised, to log-densities
-        (n,).
-    n_parameters : int
-        Length of θ.
-    supervised : bool
-        Whether the function takes y.
+    The function maps θ (n_parameters,) and rows x (n, d), and targets y (n,) if supervised, to
+    log-densities (n,).
     """
 
     log_likelihood: Callable[..., Any]
@@ -66,11 +59,8 @@ class UserModel:
     def check(self, theta: Tensor, x: Tensor, y: Tensor) -> None:
         """Try the function on synthetic records, at and near θ.
 
-        Raises
-        ------
-        ValueError
-            If it fails, returns anything but (n,) finite numbers, mixes records, or its gradients
-            cannot be taken.
+        It is refused if it fails, returns anything but (n,) finite numbers, mixes records, or its
+        gradients cannot be taken.
         """
         generator = torch.Generator().manual_seed(0)
         noise = torch.randn(theta.shape, generator=generator, dtype=theta.dtype)
@@ -192,13 +182,7 @@ def made_up_records(n: int, n_features: int, *, integers: bool = False) -> tuple
 
 @dataclass(frozen=True)
 class Simulator:
-    """Draws targets from a model that a user wrote.
-
-    Parameters
-    ----------
-    simulate : callable
-        Maps θ (n_parameters,), rows x (m, d) and a `torch.Generator` to targets (m,).
-    """
+    """Draws targets (m,) from a model that a user wrote, of θ, rows (m, d) and a generator."""
 
     simulate: Callable[..., Any]
 
@@ -208,13 +192,7 @@ class Simulator:
             raise expected(kind, simulate=self.simulate)
 
     def targets(self, theta: Tensor, x: Tensor, generator: torch.Generator) -> Tensor:
-        """Draw one target per row, (m,).
-
-        Raises
-        ------
-        ValueError
-            If the function fails, or returns anything but (m,) numbers.
-        """
+        """Draw one target per row, (m,)."""
         try:
             with torch.no_grad():
                 found = self.simulate(theta.clone(), x.clone(), generator)
@@ -234,10 +212,7 @@ class Simulator:
     def check(self, model: UserModel, theta: Tensor, x: Tensor) -> None:
         """Try the function on synthetic rows at θ, with the log-likelihood of what it draws.
 
-        Raises
-        ------
-        ValueError
-            If it fails, ignores its generator, or draws what has no finite log-likelihood.
+        It is refused if it ignores its generator, or draws what has no finite log-likelihood.
         """
         first, again = (self.targets(theta, x, torch.Generator().manual_seed(0)) for _ in range(2))
         if not torch.equal(first, again):

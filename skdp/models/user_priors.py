@@ -20,16 +20,8 @@ from skdp.models.user_models import no_argument_checks
 class Prior:
     """A log-density of θ that torch can differentiate twice.
 
-    Parameters
-    ----------
-    log_density : callable
-        Maps θ (n_parameters,) to a number.
-    start : Tensor of shape (n_parameters,)
-        Its mean where it is known, else zeros.
-    covariance : Tensor of shape (n_parameters, n_parameters) or None
-        Its covariance; None where it is not known.
-    distribution : torch.distributions.Distribution or None
-        The distribution that it is, where it is neither a normal of scales nor a function.
+    It starts at its mean where that is known, else at zeros; its covariance may not be known. The
+    distribution is kept where it is neither a normal of scales nor a function.
     """
 
     log_density: Callable[[Tensor], Tensor]

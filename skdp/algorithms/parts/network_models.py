@@ -54,14 +54,8 @@ class PrivateRows(NamedTuple):
 class ModuleTrial(NamedTuple):
     """What a trial of a module on synthetic records found.
 
-    Attributes
-    ----------
-    method : {"book-keeping", "vmap"}
-        How per-record gradients are taken.
-    n_parameters : int
-        Number of trained parameters.
-    bytes_per_record : int
-        Memory that the gradients of one more record at once take, about.
+    How per-record gradients are taken, the number of trained parameters, and the memory that the
+    gradients of one more record at once take, about.
     """
 
     method: str
@@ -70,25 +64,10 @@ class ModuleTrial(NamedTuple):
 
 
 class NetworkModel:
-    """Any module, by book-keeping or vmap.
+    """Any module, which is copied, by book-keeping or vmap; see `try_out`.
 
-    Parameters
-    ----------
-    module : nn.Module
-        Copied; its weights are the start.
-    loss : callable
-        Loss of each record.
-    method : {"book-keeping", "vmap"}
-        How per-record gradients are taken; see `try_out`.
-    device : device or None
-        Where to run; None is where the parameters are.
-    mixed_precision : bool
-        Run the network in bfloat16.
-
-    Attributes
-    ----------
-    dtype : torch.dtype
-        In which the module takes records.
+    It runs on a device, or where its parameters are, in bfloat16 with mixed precision. ``dtype`` is
+    that in which it takes records.
     """
 
     max_rows = math.inf
@@ -153,17 +132,7 @@ class NetworkModel:
 
 @dataclass(frozen=True)
 class PerceptronModel:
-    """A perceptron, by products of integers, for sums on a grid.
-
-    Parameters
-    ----------
-    module : nn.Sequential
-        Linear layers and what is between them; its weights are the start.
-    task : Task
-        What it is trained for, by a loss with a residual.
-    neighboring_relation : str
-        Who is a neighbour.
-    """
+    """A perceptron, by products of integers, for sums on a grid, and losses with a residual."""
 
     module: nn.Sequential
     task: Task
@@ -219,17 +188,7 @@ class PerceptronModel:
 
 @dataclass(frozen=True)
 class LinearModel:
-    """A lone linear layer, by the closed form of its clipped sum.
-
-    Parameters
-    ----------
-    module : nn.Linear
-        Its weights are the start.
-    task : Task
-        What it is trained for.
-    neighboring_relation : str
-        Who is a neighbour.
-    """
+    """A lone linear layer, by the closed form of its clipped sum."""
 
     module: nn.Linear
     task: Task

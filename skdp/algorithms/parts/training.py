@@ -278,28 +278,13 @@ class NetworkRun:
         watch: Watch | None = None,
         kept: Any = None,
     ) -> Trained:
-        """Train on private rows.
+        """Train a model on private rows (n, ...) and their targets (n, ...).
 
-        Parameters
-        ----------
-        records : tuple of ndarray
-            Rows (n, ...) and their targets (n, ...); ``starts`` says where those of a person begin,
-            if persons are the records.
-        streams : Streams
-            Streams of the fit: "sampling", "noise" and "dropout" are used.
-        progress : callable
-            Wraps the iteration over states.
-        model : Model
-            The network.
-        watch : callable or None
-            Sees the number of steps and what the run would leave now, some 20 times and at the end;
-            must not look at private rows.
-        kept : Any, default=None
-            What an earlier run left for one that goes on from it.
-
-        Returns
-        -------
-        Trained
+        ``starts`` says where those of a person begin, if persons are the records. Streams
+        "sampling", "noise" and "dropout" are used; ``progress`` wraps the iteration over states.
+        ``watch`` sees the number of steps and what the run would leave now, some 20 times and at
+        the end, and must not look at private rows. ``kept`` is what an earlier run left for one
+        that goes on from it.
         """
         algorithm, every = self.algorithm, max(1, self.n_steps // _LOOKS)
         state = algorithm.init(model.start, kept)
@@ -334,15 +319,7 @@ class NetworkRun:
 
 
 class LateSums:
-    """Mean of the released sums of the later half of a run: how far it is from where it goes.
-
-    Parameters
-    ----------
-    run : NetworkRun
-        Public facts of the run.
-    plan : ReleasePlan
-        Of its releases.
-    """
+    """Mean of the released sums of the later half of a run: how far it is from where it goes."""
 
     def __init__(self, run: NetworkRun, plan: ReleasePlan) -> None:
         self._run, self._plan = run, plan

@@ -34,21 +34,13 @@ def safe_gradients(model: UserModel, theta: Tensor, x: Tensor, y: Tensor) -> Ten
             # The function works on synthetic records, so a value makes it fail; raising would
             # tell everyone that the record is there.
             return torch.zeros((1, len(theta)), dtype=torch.float64)
-        one_by_one = [
-            safe_gradients(model, theta, x[i : i + 1], y[i : i + 1]) for i in range(len(x))
-        ]
-        return torch.cat(one_by_one)
+        pairs = zip(x.split(1), y.split(1), strict=True)
+        return torch.cat([safe_gradients(model, theta, *pair) for pair in pairs])
 
 
 @dataclass(frozen=True)
 class _ModelSum(BoundedSum):
-    """Sum over records of a function of g/C, at a query (θ, C) of n_parameters + 1 numbers.
-
-    Parameters
-    ----------
-    model : UserModel
-        Whose gradients g are summed.
-    """
+    """Sum over records of a function of g/C, at a query (θ, C) of n_parameters + 1 numbers."""
 
     model: UserModel
 
@@ -77,8 +69,7 @@ class _ModelSum(BoundedSum):
     def _records(self, theta: Tensor, clip_norm: float, batch: NetworkBatch) -> Iterator[Tensor]:
         """Yield gradients g/C of records (m, n_parameters), some at a time."""
         if batch.starts is None:
-            for gradients, _ in self._rows(theta, clip_norm, batch, 0, len(batch)):
-                yield gradients
+            yield from (g for g, _ in self._rows(theta, clip_norm, batch, 0, len(batch)))
             return
         for starts in _runs(batch.starts, len(theta)):
             sums = torch.zeros((len(starts) - 1, len(theta)), dtype=torch.float64)
@@ -112,7 +103,7 @@ class _ModelSum(BoundedSum):
         return self._shape(theta_shape[0] - 1)
 
     def _shape(self, n_parameters: int) -> tuple[int, ...]:
-        raise NotImplementedError
+        return (1,)
 
     def _sum(self, gradients: Tensor, norms: Tensor) -> Tensor:
         raise NotImplementedError
@@ -192,14 +183,8 @@ class ModelClippedSum(_ModelSum):
 class PersonCurvatureSum(ModelClippedSum):
     """Sum over rows of ĝĝᵀ (packed) or ĝ∘ĝ, of which each person's share is scaled to a trace.
 
-    The query holds the clip c·C of a person, and ĝ = g/C of a row is clipped to a norm b.
-
-    Parameters
-    ----------
-    model, kind, bound
-        As in `ModelClippedSum`; not ``"gradient"``.
-    unit : PersonUnit
-        Of c, and k̄: a person's share has a trace of at most k̄b², which its norm does not exceed.
+    The query holds the clip c·C of a person, and ĝ = g/C of a row is clipped to a norm b. A
+    person's share has a trace of at most k̄b², which its norm does not exceed.
     """
 
     unit: PersonUnit = field(kw_only=True)
@@ -251,15 +236,7 @@ class PersonCurvatureSum(ModelClippedSum):
 
 @dataclass(frozen=True)
 class SquaredLengths(_ModelSum):
-    """Sum over records of ‖ĝ‖², for ĝ = g/C clipped to norm 1.
-
-    Parameters
-    ----------
-    model : UserModel
-        Whose gradients g are measured.
-    bound : float
-        1, or infinite for no clip.
-    """
+    """Sum over records of ‖ĝ‖², for ĝ = g/C clipped to norm 1, or not clipped."""
 
     bound: float = 1.0
     apart = NUMBERS
@@ -268,9 +245,6 @@ class SquaredLengths(_ModelSum):
     def record_bound(self) -> float:
         """Bound on one record's term."""
         return self.bound
-
-    def _shape(self, n_parameters: int) -> tuple[int, ...]:
-        return (1,)
 
     def _sum(self, gradients: Tensor, norms: Tensor) -> Tensor:
         return norms.clamp(max=self.bound).square().sum()[None]
@@ -282,13 +256,6 @@ class LengthCounts(_ModelSum):
 
     The last cell is open. A record is in one cell, or in none if its gradient is no longer than the
     first edge or not finite; a null record has gradient 0.
-
-    Parameters
-    ----------
-    model : UserModel
-        Whose gradients g are counted.
-    edges : tuple of float
-        Increasing, > 0.
     """
 
     edges: tuple[float, ...]

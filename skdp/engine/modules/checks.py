@@ -60,30 +60,12 @@ def clipping_method(
     *,
     every_gradient: bool = False,
 ) -> str:
-    """Try a module on synthetic records, and say how its per-record gradients are to be taken.
+    """Say how a module's per-record gradients are to be taken: "book-keeping" or "vmap".
 
-    Parameters
-    ----------
-    module : FlatModule
-        The network.
-    loss : callable
-        As in `NetworkClippedSum`.
-    x, y : Tensor
-        Synthetic records of the right shape, 3 to 35 of them, and never private ones.
-    n_outputs : int
-        What the module must return for each record.
-    every_gradient : bool, default=False
-        Whether each record's gradient itself is needed, which book-keeping never forms.
-
-    Returns
-    -------
-    {"book-keeping", "vmap"}
-        Book-keeping where it agrees with a loop over single records.
-
-    Raises
-    ------
-    ValueError
-        If the module mixes records, changes its buffers, or its output has the wrong shape.
+    It is tried on 3 to 35 synthetic records of the right shape, never private ones. Book-keeping is
+    chosen where it agrees with a loop over single records, but not where each record's gradient
+    itself is needed (``every_gradient``). A module that mixes records, changes its buffers or puts
+    out another shape than (n, n_outputs) is refused.
     """
     _refuse_layers(module.module)
     kept = module.flat.clone()
@@ -139,28 +121,11 @@ def tried(
     every_gradient: bool = False,
     integers: bool = False,
 ) -> tuple[str, Tensor]:
-    """Try a module on as many synthetic records as memory holds.
+    """Try a module on as many synthetic records as memory holds, for so many synthetic targets.
 
-    They are normal numbers, or 0 and 1 for a module that looks its inputs up; as integers where it
-    takes nothing else.
-
-    Parameters
-    ----------
-    module, loss, n_outputs, every_gradient
-        As in `clipping_method`.
-    targets : Tensor of shape (N_RECORDS, ...)
-        Synthetic targets.
-    shape : tuple of int
-        Shape of a record.
-    integers : bool, default=False
-        Whether records may be given to the module as 64-bit integers.
-
-    Returns
-    -------
-    method : str
-        See `clipping_method`.
-    records : Tensor
-        Those that the module takes.
+    Records are normal numbers, or 0 and 1 for a module that looks its inputs up; as 64-bit
+    integers, where the caller has these, if it takes nothing else. Returns what `clipping_method`
+    does, and the records that the module takes.
     """
     n, like = len(targets), module.flat
     looks_up = any(isinstance(p, nn.Embedding | nn.EmbeddingBag) for p in module.module.modules())

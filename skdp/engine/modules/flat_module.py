@@ -51,14 +51,8 @@ class Use(NamedTuple):
 class FlatModule:
     """A private copy of a module whose trained parameters are one flat vector.
 
-    Parameters
-    ----------
-    module : nn.Module
-        Copied; parameters with ``requires_grad=False`` stay as they are.
-    device : str, torch.device or None
-        Where the copy lives; None is where the parameters are.
-    mixed_precision : bool
-        Run forward passes in bfloat16; norms and sums stay in the precision of the parameters.
+    Parameters with ``requires_grad=False`` stay as they are. The copy lives on a device, or where
+    the parameters are. In mixed precision forward passes run in bfloat16; norms and sums do not.
     """
 
     def __init__(

@@ -276,16 +276,8 @@ def squares_of_sums(
 ) -> Tensor:
     """Squared norms (B,), in double, of the sums of so many rows' gradients, over all parameters.
 
-    Parameters
-    ----------
-    module : nn.Module
-        A layer that has a rule.
-    names : iterable of str
-        Names of its trained parameters.
-    a, b : Tensor of shape (B·rows, ...)
-        Inputs, and gradients in the outputs.
-    rows : int
-        Rows of a record ≥ 1.
+    For a layer that has a rule and names of its trained parameters, from inputs and gradients in
+    the outputs, (B·rows, ...).
     """
     if isinstance(module, nn.Linear):
         return _squares_of_linear(set(names), a, b, rows)

@@ -15,20 +15,9 @@ from skdp.rows.records import Selection, copied, selected_rows
 class NetworkRecords:
     """Rows and targets on their way into a network.
 
-    Parameters
-    ----------
-    X : ndarray of shape (n, ...)
-        Inputs of any numeric type; may be a memory map.
-    targets : ndarray of shape (n, ...)
-        Targets as the loss wants them.
-    like : Tensor
-        Whose dtype and device the inputs get.
-    dtype : torch.dtype or None, default=None
-        The dtype of the inputs, if it is another one.
-    starts : ndarray of shape (n_persons + 1,) or None, default=None
-        As in `LinearRows`: records are persons then.
-    weights : ndarray of shape (n,) or None, default=None
-        Weights of rows.
+    X (n, ...) has any numeric type and may be a memory map; inputs get the dtype and device of a
+    tensor ``like``, or another dtype. With ``starts``, as in `LinearRows`, records are persons.
+    Weights are those of rows.
     """
 
     def __init__(

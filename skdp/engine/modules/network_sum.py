@@ -48,10 +48,9 @@ class NetworkClippedSum(BoundedSum):
     module : FlatModule
         The network; one record's output must depend on that record alone.
     loss : callable
-        (outputs, targets) -> loss of each record, shape (B,). The sum is of *minus* its gradient.
+        (outputs, targets) -> loss of each record, (B,). The sum is of *minus* its gradient.
     clip_norm : float
-        C > 0: bound on the Euclidean norm of one record's gradient, over all parameters jointly;
-        infinite for none.
+        C > 0: bound on the norm of one record's gradient, over all parameters; infinite for none.
     clipping : {"flat", "automatic"}
         Factor of a gradient g: min(1, C/‖g‖), or C/(‖g‖ + .01).
     physical_batch_size : int or None
@@ -62,8 +61,8 @@ class NetworkClippedSum(BoundedSum):
     weight_bound : float, default=1.0
         Largest weight > 0 of a record, by which its clipped gradient is multiplied.
     prenoise_scale : float, default=0.0
-        Standard deviation of normal noise on each coordinate of each record's gradient, *before* it
-        is clipped; it adds nothing to the sensitivity and does not protect. Needs ``"vmap"``.
+        Deviation of normal noise on each coordinate of a record's gradient *before* it is clipped;
+        it adds nothing to the sensitivity and does not protect. Needs ``"vmap"``.
     """
 
     def __init__(
@@ -254,15 +253,7 @@ def _by_size(starts: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
 
 
 class NetworkPersonSum(BoundedSum):
-    """Sum over persons of the sum of their rows' clipped gradients, clipped to a norm itself.
-
-    Parameters
-    ----------
-    inner : NetworkClippedSum
-        The sum over rows.
-    bound : float
-        Norm > 0 to which a person's sum is scaled down where it exceeds that; infinite for none.
-    """
+    """Sum over persons of the sums of their rows' clipped gradients, clipped to a norm if any."""
 
     rounding = ROUNDING
 

@@ -28,10 +28,7 @@ Note = Callable[[dict[str, str], Tensor, Tensor], None]
 class Recurrent(nn.RNNBase):
     """What a recurrent layer of torch becomes in the copy of a module that is trained.
 
-    Attributes
-    ----------
-    note : callable or None
-        Gets the two linear maps of each direction of each layer; None while no one keeps books.
+    ``note`` gives what gets the two linear maps of each direction of each layer, or None.
     """
 
     note: Callable[[], Note | None] = staticmethod(lambda: None)

@@ -13,22 +13,8 @@ _AXES = ("length",), ("height", "width"), ("depth", "height", "width")
 
 
 def mismatch(module: nn.Module, x: Tensor) -> str:
-    """Say which layer takes records of another shape than that of x, and what to do about X.
+    """Say which layer takes records of another shape than x's, and what to do about X; or nothing.
 
-    Parameters
-    ----------
-    module : nn.Module
-        A network that failed on x.
-    x : Tensor of shape (n, ...)
-        Synthetic records.
-
-    Returns
-    -------
-    str
-        Empty where the last layer that was reached takes what it was given.
-
-    Examples
-    --------
     >>> import torch
     >>> from skdp.engine.modules.shapes import mismatch
     >>> mismatch(torch.nn.Conv2d(1, 4, 3), torch.zeros(33, 28, 28))
