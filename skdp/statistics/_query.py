@@ -128,38 +128,18 @@ class Answer(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class StatisticConfig:
-    """Public facts of a run: all that its event depends on.
-
-    Parameters
-    ----------
-    lower, upper : tuple of float
-        Declared bounds of the columns.
-    epsilon, delta : float
-        The budget.
-    neighboring_relation : Relation
-        Who is a neighbour.
-    n : int or None
-        Number of values of each column, where it is public.
-    most_rows : int
-        Rows of a record, at most: 1 where a row is a record.
-    level : float
-        Of the interval.
-    of_population : bool
-        Whose interval.
-    weight_bound : float or None
-        W: the largest weight of a row; None where all are 1.
-    """
+    """Public facts of a run: all that its event depends on."""
 
     lower: tuple[float, ...]
     upper: tuple[float, ...]
     epsilon: float
     delta: float
     neighboring_relation: Relation
-    n: int | None
-    most_rows: int
+    n: int | None  # values of each column, where their number is public
+    most_rows: int  # of a record
     level: float
     of_population: bool
-    weight_bound: float | None = None
+    weight_bound: float | None = None  # W: the largest weight of a row; None where all are 1
 
     n_releases: ClassVar[int] = 1
     sampling: ClassVar[str] = "full batch, 1 release"
@@ -181,15 +161,14 @@ class StatisticConfig:
         """H: weights are rounded to H equal steps of W; 1 where all are 1."""
         return self.grid if self.weight_bound else 1
 
-    def shares_of(self, records: Any) -> np.ndarray | None:
-        """Weights of rows over W, (n,), cut to [0, 1]; None where all are 1."""
-        return np.clip(records.weights / self.weight_bound, 0, 1) if self.weight_bound else None
+    def shares_of(self, records: Any) -> np.ndarray:
+        """Weights of rows over W, (n,), cut to [0, 1]; (1,) where all are 1."""
+        bound = self.weight_bound
+        return np.clip(records.weights / bound, 0, 1) if bound else np.ones(1)
 
     def weights_of(self, records: Any) -> np.ndarray:
-        """Integers in [0, H] for them, each by itself, (n, 1), or (1, 1) for all."""
-        shares = self.shares_of(records)
-        shares = np.ones(1) if shares is None else shares
-        return np.rint(shares * self.steps).astype(np.int64)[:, None]
+        """Integers in [0, H] for them, each by itself, (n, 1) or (1, 1)."""
+        return np.rint(self.shares_of(records) * self.steps).astype(np.int64)[:, None]
 
     @property
     def widths(self) -> np.ndarray:
@@ -204,7 +183,7 @@ class StatisticConfig:
     def mechanism(self, moved: int, epsilon: float | None = None) -> GeometricMechanism:
         """Noise for integers that neighbours, whoever they are, move so far in the L1 norm."""
         # Under its default relation the bound on a record is the sensitivity.
-        return GeometricMechanism(moved, self.epsilon if epsilon is None else epsilon)
+        return GeometricMechanism(moved, epsilon or self.epsilon)
 
     def event(self) -> DpEvent:
         """What the run releases."""
@@ -218,17 +197,19 @@ class StatisticConfig:
         return ()
 
     def at_bounds(self, low: np.ndarray, high: np.ndarray) -> Iterable[tuple[int, str]]:
-        """Doubts where intervals (d,) of means, as shares of the bounds, are narrow and at them."""
-        for j, (a, b) in enumerate(zip(low.tolist(), high.tolist(), strict=True)):
+        """Doubts where intervals (d,) of means are narrow and at a bound."""
+        shares = (np.array([low, high]) - self.lower) / self.widths
+        shares[shares < 1e-9], shares[shares > 1 - 1e-9] = 0.0, 1.0  # in spite of rounding
+        for j, (a, b) in enumerate(shares.T.tolist()):
             rare = (self.lower[j], self.upper[j]) == (0.0, 1.0)
             if b - a <= NARROW and ((a <= 0.0 and not rare) or b >= 1.0):
                 yield j, AT.format("upper" if b >= 1.0 else "lower")
 
     def on_grid(self, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Integers in [0, G] for values (n, d), each by itself, and which of them are there."""
-        lower, upper = np.array(self.lower), np.array(self.upper)
         there = ~np.isnan(values)
-        share = (np.clip(np.where(there, values, lower), lower, upper) - lower) / (upper - lower)
+        inside = np.clip(np.where(there, values, self.lower), self.lower, self.upper)
+        share = (inside - self.lower) / self.widths
         return np.clip(np.rint(share * self.grid), 0, self.grid).astype(np.int64), there
 
 
@@ -305,7 +286,6 @@ class Query(PrivateEstimator):
     def _configure(self, facts: PublicFacts, budget: Budget) -> StatisticConfig:
         lower, upper = moderate_range(facts.features, self.lower, self.upper)
         assert budget.epsilon is not None
-        persons = facts.persons
         return self.config(
             lower=tuple(lower.tolist()),
             upper=tuple(upper.tolist()),
@@ -313,7 +293,7 @@ class Query(PrivateEstimator):
             delta=float(budget.delta),
             neighboring_relation=self._relation,
             n=facts.n_samples,
-            most_rows=1 if persons is None or persons.most_rows is None else persons.most_rows,
+            most_rows=(facts.persons and facts.persons.most_rows) or 1,
             level=in_range(0.0, 1.0, level=self.level),
             of_population=one_of(OF, interval_of=self.interval_of) == POPULATION,
             weight_bound=float(self.max_sample_weight) if self.weighted else None,
@@ -327,16 +307,11 @@ class Query(PrivateEstimator):
         told: dict[str, list[str]] = {}
         for column, sentence in found:
             told.setdefault(sentence, []).extend(where[column : column + 1])
-        return tuple(
-            f"{self.name}{' of ' * bool(at)}{', '.join(at[:_SHOWN])}{', ...' * (len(at) > _SHOWN)} "
-            + sentence
-            for sentence, at in told.items()
-        )
+        shown = {s: ", ".join(at[:_SHOWN] + ["..."] * (len(at) > _SHOWN)) for s, at in told.items()}
+        return tuple(f"{self.name}{' of ' * bool(at)}{at} {s}" for s, at in shown.items())
 
     def _keep(self, plan: FitPlan, released: Answer) -> None:
-        numbers = released[:3]
-        if self._is_column:
-            numbers = [x[..., 0] for x in numbers]
+        numbers = [x[..., 0] if self._is_column else x for x in released[:3]]
         numbers = [float(x) if np.ndim(x) == 0 else x for x in numbers]
         self.statistic_ = PrivateStatistic(
             self.name,

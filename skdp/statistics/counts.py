@@ -89,10 +89,8 @@ level, random_state
 
     Raises
     ------
-    ValueError
-        If a parameter or the input is invalid; nothing has been spent then.
-    BudgetExceededError
-        If an open `PrivacyLedger` refuses; no value has been used then.
+    ValueError, BudgetExceededError
+        As in `dp_mean`.
 
     Notes
     -----
@@ -151,10 +149,8 @@ level, random_state
 
     Raises
     ------
-    ValueError
-        If a parameter or the input is invalid; nothing has been spent then.
-    BudgetExceededError
-        If an open `PrivacyLedger` refuses; no value has been used then.
+    ValueError, BudgetExceededError
+        As in `dp_mean`.
 
     Notes
     -----

@@ -213,10 +213,8 @@ sample_weight, max_sample_weight, level, random_state
 
     Raises
     ------
-    ValueError
-        If a parameter or the input is invalid; nothing has been spent then.
-    BudgetExceededError
-        If an open `PrivacyLedger` refuses; no value has been used then.
+    ValueError, BudgetExceededError
+        As in `dp_mean`.
 
     Notes
     -----

@@ -36,23 +36,13 @@ _DOUBT = 0.1  # of 1 - level: for that interval again
 
 
 class Share(NamedTuple):
-    """A released share s = U/(U + V): of the sums U of t and V of G - t, t integers in [0, G].
+    """A released share s = U/(U + V): of the sums U of t and V of G - t, t integers in [0, G]."""
 
-    Parameters
-    ----------
-    up, down : int
-        U and V, with noise; where n is public V = nG - U.
-    scale : float
-        Of the noise on each; where n is public, on U alone.
-    n, grid : int or None, and int
-        The public number of values, and G.
-    """
-
-    up: int
-    down: int
-    scale: float
-    n: int | None
-    grid: int
+    up: int  # U, with noise
+    down: int  # V; where n is public it is nG - U
+    scale: float  # of the noise on each; where n is public, on U alone
+    n: int | None  # public number of values
+    grid: int  # G
 
     def value(self, most: float = 1.0) -> float:
         """Posterior median of the share under a uniform prior on what is possible, [0, most]."""
@@ -75,13 +65,12 @@ class Share(NamedTuple):
 
         The variance is a bound of that of t/G.
         """
-        one = np.ones(1)
         rows = self.n or max(1.0, (self.up + self.down + 5 * self.scale) / self.grid)
 
         def p_value(s: np.ndarray) -> np.ndarray:
             # (1 - s) U - s V is 0 without noise; by a public n the two have the same noise.
             miss = np.abs((1 - s) * self.up - s * self.down)
-            a, b = (one * self.scale, 0 * one) if self.n else ((1 - s) * self.scale, s * self.scale)
+            a, b = (self.scale, 0.0) if self.n else ((1 - s) * self.scale, s * self.scale)
             # Values in [0, 1] of mean s have variance s(1 - s) at most (Bhatia & Davis 2000).
             sd = None
             if variance is not None:
@@ -90,6 +79,11 @@ class Share(NamedTuple):
             return tail(miss, a, b, sd)
 
         return kept(p_value, self.value(), alpha)
+
+    def place(self) -> tuple[int, int]:
+        """Integers in [0, G] between which the mean of t probably is."""
+        low, high = self.interval(_PLACE_LEVEL)
+        return max(0, math.floor(low * self.grid)), min(self.grid, math.ceil(high * self.grid))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -132,7 +126,7 @@ class MeanConfig(StatisticConfig):
         G, d = self.grid, len(self.lower)
         near, far = [(0, G)] * d, [(0.0, 1.0)] * d
         if means is not None:
-            near = [_outwards(share.interval(_PLACE_LEVEL), G) for share in means]
+            near = [share.place() for share in means]
             far = [share.interval(_DOUBT * alpha) for share in means]
             alpha *= 1.0 - _DOUBT
         radius = [max(b, G - a) for a, b in near]
@@ -140,10 +134,8 @@ class MeanConfig(StatisticConfig):
             _about(n, S, Q, place) * G // (max(n, 1) * r * r)
             for n, S, Q, place, r in zip(*sums_of, near, radius, strict=True)
         ]
-        found = []
-        for share, r, (a, b), (low, high) in zip(
-            self.shares(totals, sums_of.counts, epsilon, noise), radius, near, far, strict=True
-        ):
+        released, found = self.shares(totals, sums_of.counts, epsilon, noise), []
+        for share, r, (a, b), (low, high) in zip(released, radius, near, far, strict=True):
             beyond = max(0.0, a / G - low, high - b / G)  # how far the mean may be off the place
             ends, unit = share.interval(alpha), (r / G) ** 2
             # A value that is rounded by half a step moves its square by less than a step.
@@ -167,8 +159,7 @@ class MeanConfig(StatisticConfig):
 
     def doubts(self, answer: Answer) -> Iterable[tuple[int, str]]:
         """Means that are at a bound."""
-        shares = ((x - np.array(self.lower)) / self.widths for x in (answer.low, answer.high))
-        return self.at_bounds(*(rounded(x) for x in shares))
+        return self.at_bounds(answer.low, answer.high)
 
     def of_variances(self, low: np.ndarray, high: np.ndarray) -> Iterable[tuple[int, str]]:
         """Doubts where intervals (d,) of variances are narrow and at either end of what can be."""
@@ -186,9 +177,8 @@ class MeanConfig(StatisticConfig):
         t, there = self.on_grid(values)
         m, squares = np.where(there, weights, 0), []
         if self.grid_bits == 22:
-            high, low = np.divmod(t * t, self.grid)  # 64 bits do not hold m t²
-            parts = zip(sums(m * high), sums(m * low), strict=True)
-            squares = [self.grid * a + b for a, b in parts]
+            parts = (sums(m * part) for part in np.divmod(t * t, self.grid))
+            squares = [self.grid * a + b for a, b in zip(*parts, strict=True)]  # beyond 64 bits
         return Sums(sums(m), sums(m * t), squares)
 
 
@@ -198,15 +188,6 @@ class Sums(NamedTuple):
     counts: list[int]
     S: list[int]
     Q: list[int]
-
-
-def _outwards(ends: tuple[float, float], G: int) -> tuple[int, int]:
-    return max(0, math.floor(ends[0] * G)), min(G, math.ceil(ends[1] * G))
-
-
-def rounded(shares: np.ndarray) -> np.ndarray:
-    """Shares of the bounds' width; those at a bound are so in spite of rounding."""
-    return np.where(shares < 1e-9, 0.0, np.where(shares > 1 - 1e-9, 1.0, shares))
 
 
 def _about(n: int, S: int, Q: int, place: tuple[int, int]) -> int:

@@ -50,14 +50,9 @@ class QuantileConfig(StatisticConfig):
     needs_most_rows: ClassVar[bool] = False
 
     @property
-    def n_answers(self) -> int:
-        """Numbers that are asked for."""
-        return len(self.quantiles) * len(self.lower)
-
-    @property
     def spent(self) -> tuple[float, float, float]:
         """ε of one quantile, of each end of its interval, and of the number of values."""
-        each = self.epsilon / self.n_answers
+        each = self.epsilon / (len(self.quantiles) * len(self.lower))
         value = each * (1.0 - self.share)
         return value, each * self.share * (1 - _COUNT_SHARE) / 2, each * self.share * _COUNT_SHARE
 
@@ -68,37 +63,32 @@ class QuantileConfig(StatisticConfig):
         if self.share:
             events += [self.quantile(0.5, 0, end).event()] * 2 + [PureDpEvent(count)]
         one = events[0] if len(events) == 1 else ComposedDpEvent(events)
-        return one if self.n_answers == 1 else SelfComposedDpEvent(one, self.n_answers)
+        n_answers = len(self.quantiles) * len(self.lower)
+        return one if n_answers == 1 else SelfComposedDpEvent(one, n_answers)
 
     def quantile(self, q: float, column: int, epsilon: float) -> QuantileMechanism:
         """Return the mechanism of a column."""
-        ends = self.lower[column], self.upper[column]
-        return QuantileMechanism(q, *ends, epsilon, self.neighboring_relation)
+        lower, upper = self.lower[column], self.upper[column]
+        return QuantileMechanism(q, lower, upper, epsilon, self.neighboring_relation)
 
     def run(self, records: Any, streams: Streams, progress: Callable = iter) -> Answer:
         """Release quantiles of values (n, d), (n_quantiles, d)."""
         starts, noise = getattr(records, "starts", None), streams("noise")
-        weights = self.shares_of(records)
+        values, weights = records[0], self.shares_of(records) if self.weight_bound else None
+
+        def released(j: int, q: float, epsilon: float) -> float:
+            given = {"starts": starts, "weights": weights}
+            return self.quantile(q, j, epsilon).release(values[:, j], noise, charged=True, **given)
+
         found = np.empty((3, len(self.quantiles), len(self.lower)))
-        for j, column in enumerate(records[0].T):
-
-            def released(
-                q: float, epsilon: float, j: int = j, column: np.ndarray = column
-            ) -> float:
-                mechanism = self.quantile(q, j, epsilon)
-                given = {"starts": starts, "weights": weights}
-                return mechanism.release(column, noise, charged=True, **given)
-
+        for j, column in enumerate(values.T):
             each, most = integer_weights(~np.isnan(column), starts, weights)
             m = int(each.sum()) // most  # rounded down, records move it by 1 as without weights
             for i, q in enumerate(self.quantiles):
-                found[:, i, j] = released(q, self.spent[0]), self.lower[j], self.upper[j]
-                if self.share:
-                    low, high = self.targets(q, m, noise)
-                    if low >= 0:
-                        found[1, i, j] = released(low, self.spent[1])
-                    if high <= 1:
-                        found[2, i, j] = released(high, self.spent[1])
+                found[:, i, j] = released(j, q, self.spent[0]), self.lower[j], self.upper[j]
+                for k, target in enumerate(self.targets(q, m, noise) if self.share else (), 1):
+                    if 0 <= target <= 1:
+                        found[k, i, j] = released(j, target, self.spent[1])
         value, low, high = found
         value = np.sort(value, axis=0)[np.argsort(np.argsort(self.quantiles, kind="stable"))]
         step = self.widths / GRID  # to which values are rounded
@@ -108,7 +98,7 @@ class QuantileConfig(StatisticConfig):
 
     def doubts(self, answer: Answer) -> Iterable[tuple[int, str]]:
         """Quantiles in the middle that are at a bound, unless zeros may be frequent there."""
-        values = np.atleast_2d(answer.value) if not self.is_one else answer.value[None]
+        values = np.atleast_2d(answer.value)
         middle = [i for i, q in enumerate(self.quantiles) if _MIDDLE <= q <= 1.0 - _MIDDLE]
         for j, (low, high) in enumerate(zip(self.lower, self.upper, strict=True)):
             shares = (values[middle, j] - low) / (high - low)
@@ -121,8 +111,8 @@ class QuantileConfig(StatisticConfig):
         """Quantiles that lie below and above the q-th in spite of noise, and of sampling."""
         alpha, (_, end, spent) = 1.0 - self.level, self.spent
         count = GeometricMechanism(1, spent, self.neighboring_relation)
-        released = int(count.release([m], noise, charged=True)[0])
-        number = released - geometric_quantile(count, alpha / 10)
+        number = int(count.release([m], noise, charged=True)[0])
+        number -= geometric_quantile(count, alpha / 10)
         if number < 1:
             return -1.0, 2.0
         ends, each = [q, q], (1 - 0.1) * alpha / (4 if self.of_population else 2)
@@ -188,10 +178,8 @@ level, random_state
 
     Raises
     ------
-    ValueError
-        If a parameter or the input is invalid; nothing has been spent then.
-    BudgetExceededError
-        If an open `PrivacyLedger` refuses; no value has been used then.
+    ValueError, BudgetExceededError
+        As in `dp_mean`.
 
     See Also
     --------

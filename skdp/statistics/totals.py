@@ -14,7 +14,6 @@ from skdp.relations import ROW, ZERO_OUT
 from skdp.rows.persons import Persons
 from skdp.statistics._noise import geometric_quantile
 from skdp.statistics._query import Answer, PrivateStatistic, StatisticConfig, answer, sums
-from skdp.statistics.moments import rounded
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,10 +24,10 @@ class SumConfig(StatisticConfig):
 
     def run(self, records: Any, streams: Streams, progress: Callable = iter) -> Answer:
         """Release the sums of values (n, d), (d,)."""
-        lower, upper, G = np.array(self.lower), np.array(self.upper), self.grid
-        W = self.weight_bound or 1.0
+        (values, *_), G = records, self.grid
+        lower, upper = np.array(self.lower), np.array(self.upper)
         if self.n:
-            t, _ = self.on_grid(records[0])
+            t, _ = self.on_grid(values)
             unit, first, limits = self.widths / G, self.n * lower, (self.n * lower, self.n * upper)
             moved = self.factor * G // 2 * len(lower)  # of t - G/2, as for the mean
         else:
@@ -36,28 +35,23 @@ class SumConfig(StatisticConfig):
             null = self.neighboring_relation.null_record
             span = np.maximum(upper, 0) - np.minimum(lower, 0)
             most = np.maximum(np.abs(lower), np.abs(upper)) if null else span / 2
-            unit, first = most / (G // 2), np.zeros(len(lower))
+            unit, first = most / (G // 2), 0.0
             limits = np.where(lower < 0, -np.inf, 0.0), np.where(upper > 0, np.inf, 0.0)
             low, high = np.rint(lower / unit), np.rint(upper / unit)
-            there = ~np.isnan(records[0])
-            t = np.clip(np.rint(np.where(there, records[0], 0.0) / unit), low, high)
-            share = self.weights_of(records) / self.steps
-            t, unit = np.rint(np.where(there, t, 0.0) * share).astype(np.int64), unit * W
+            t = np.clip(np.rint(np.nan_to_num(values, nan=0.0) / unit), low, high)
+            t[np.isnan(values)] = 0.0
+            t = np.rint(t * (self.weights_of(records) / self.steps)).astype(np.int64)
             each = np.maximum(-low, high) if null else np.maximum(high, 0) - np.minimum(low, 0)
-            moved = int(each.sum()) * self.most_rows
+            unit, moved = unit * (self.weight_bound or 1.0), int(each.sum()) * self.most_rows
         mechanism = self.mechanism(moved)
         noisy = mechanism.release(sums(t), streams("noise"), charged=True)
         off = geometric_quantile(mechanism, 1.0 - self.level)
-        return Answer(
-            *(np.clip(first + unit * x, *limits) for x in (noisy, noisy - off, noisy + off))
-        )
+        found = (first + unit * x for x in (noisy, noisy - off, noisy + off))
+        return Answer(*(np.clip(x, *limits) for x in found))
 
     def doubts(self, answer: Answer) -> Iterable[tuple[int, str]]:
         """Sums of a public number of values that are all at a bound."""
-        if not self.n:
-            return ()
-        means = (x / self.n for x in (answer.low, answer.high))
-        return self.at_bounds(*(rounded((x - np.array(self.lower)) / self.widths) for x in means))
+        return self.at_bounds(answer.low / self.n, answer.high / self.n) if self.n else ()
 
 
 def dp_sum(
@@ -92,10 +86,8 @@ sample_weight, max_sample_weight, level, random_state
 
     Raises
     ------
-    ValueError
-        If a parameter or the input is invalid; nothing has been spent then.
-    BudgetExceededError
-        If an open `PrivacyLedger` refuses; no value has been used then.
+    ValueError, BudgetExceededError
+        As in `dp_mean`.
 
     Notes
     -----
