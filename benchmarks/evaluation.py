@@ -18,7 +18,7 @@ import numpy as np
 from scipy.special import expit, softmax
 
 from skdp.evaluation import BinaryReport, MulticlassReport, RegressionReport
-from skdp.evaluation._tables import cells_of_scores
+from skdp.evaluation._release import cells_of_scores
 from skdp.evaluation.binning import ResidualBins, ScoreBins, n_bins_for
 from skdp.mechanisms import GeometricMechanism
 

@@ -25,7 +25,7 @@ True
 from __future__ import annotations
 
 import warnings
-from dataclasses import KW_ONLY, dataclass, fields
+from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from typing import Any
 
@@ -34,8 +34,16 @@ from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
-from skdp.evaluation._release import TableRelease
-from skdp.evaluation._tables import bounds, class_report, finite, missed, regression_report, scored
+from skdp.evaluation._release import (
+    Beside,
+    TableRelease,
+    bounds,
+    class_report,
+    finite,
+    missed,
+    regression_report,
+    scored,
+)
 from skdp.evaluation.estimates import LEVEL
 from skdp.evaluation.regression_report import RegressionReport
 from skdp.evaluation.report import BinaryReport, MulticlassReport
@@ -54,7 +62,10 @@ from skdp.rows.lazy_rows import in_chunks
 from skdp.rows.parts import part_read
 from skdp.rows.persons import Persons
 
-_SETTINGS = [field.name for field in fields(TableRelease)][1:-1]
+_NO_LABELS = (
+    "Expected unit='row' and no groups, subgroup or y beside rows in chunks: a report on persons "
+    "or subgroups needs arrays."
+)
 
 
 def private_report(
@@ -142,14 +153,15 @@ def private_report(
     >>> abs(report.auc.value - 5 / 6) < 0.05, round(report.privacy_.epsilon, 9)
     (True, 1.0)
     """
-    budget = epsilon, delta, neighboring_relation, unit
-    release = TableRelease("private_report", *budget, n_samples, n_bins, level, random_state)
+    release = TableRelease.of("private_report", locals())
     probabilities = check_probabilities(y_proba, "y_proba", least=0)
     if probabilities.shape[1] == 1:
         probabilities = both_columns(probabilities)
     found, records = scored("private_report", probabilities, y_true, classes)
-    given, inferred = (y_proba, y_true, subgroup), () if classes is not None else ("classes",)
-    return class_report(release, found, records, (subgroup, subgroups), given, groups, inferred)
+    marked, inferred = (y_proba, y_true, subgroup), ("classes",) * (classes is None)
+    return class_report(
+        release, found, records, Beside(marked, subgroup, subgroups, groups, inferred)
+    )
 
 
 def private_regression_report(
@@ -216,9 +228,7 @@ def private_regression_report(
     >>> abs(report.rmse.value - 1) < 0.1
     True
     """
-    budget = epsilon, delta, neighboring_relation, unit
-    label = "private_regression_report"
-    release = TableRelease(label, *budget, n_samples, n_bins, level, random_state)
+    release = TableRelease.of("private_regression_report", locals())
     declared = bounds(target_bounds, residual_bound)
     records = missed(y_true, y_pred)
     if (y_lower is None) != (y_upper is None):
@@ -227,31 +237,24 @@ def private_regression_report(
         y = records[0]
         above = finite(y_lower, "y_lower", len(y)) <= y
         records += (above & (y <= finite(y_upper, "y_upper", len(y))),)
-    given = y_pred, y_true, y_lower, y_upper, subgroup
-    return regression_report(release, declared, records, (subgroup, subgroups), given, groups)
-
-
-_NO_LABELS = (
-    "Expected unit='row' and no groups, subgroup or y beside rows in chunks: a report on persons "
-    "or subgroups needs arrays."
-)
+    marked = y_pred, y_true, y_lower, y_upper, subgroup
+    return regression_report(
+        release, declared, records, Beside(marked, subgroup, subgroups, groups)
+    )
 
 
 def _read(estimator: Any, chunk: Chunk) -> tuple[tuple[np.ndarray, ...], Any]:
     """Predict rows; return what the cells of each are made of, and the classes, if there are."""
     if chunk.y is None or chunk.groups is not None:
         raise Misread("Expected (X, y), of no persons, to report on rows in chunks.")
-    if not hasattr(estimator, "predict_proba"):
-        predicted = np.empty(0)
-        if n_rows_of(chunk.X):
-            with without_data():
-                predicted = estimator.predict(chunk.X)
-        return missed(chunk.y, predicted), None
-    scores = np.empty((0, len(estimator.classes_)))
+    classifies = hasattr(estimator, "predict_proba")
+    predicted = np.empty((0, len(estimator.classes_)) if classifies else 0)
     if n_rows_of(chunk.X):
         with without_data():
-            scores = estimator.predict_proba(chunk.X)
-    scores = check_probabilities(scores, "predict_proba(X)", least=0)
+            predicted = (estimator.predict_proba if classifies else estimator.predict)(chunk.X)
+    if not classifies:
+        return missed(chunk.y, predicted), None
+    scores = check_probabilities(predicted, "predict_proba(X)", least=0)
     found, records = scored("DPEvaluator", scores, chunk.y, estimator.classes_)
     return records, found
 
@@ -351,7 +354,7 @@ class DPEvaluator(BaseEstimator):
         if not hasattr(estimator, "predict"):
             raise expected("a classifier or regressor", estimator=estimator)
         self._warn_of_statement(part_read(X, y, subgroup))
-        release = TableRelease("DPEvaluator", *(getattr(self, name) for name in _SETTINGS))
+        release = TableRelease.of("DPEvaluator", vars(self))
         release.mechanism()  # before any row is read
         classifies = hasattr(estimator, "predict_proba")
         declared = None if classifies else bounds(self.target_bounds, self.residual_bound)
@@ -364,7 +367,7 @@ class DPEvaluator(BaseEstimator):
                 read, n_is_public = partial(_read, estimator), release._relation.n_is_public
                 key = fingerprint_key(self)
                 records, found = first_look(rows, read, key, n_is_public=n_is_public)
-            of = records, (subgroup, subgroups), (X, y, subgroup), groups
+            of = records, Beside((X, y, subgroup), subgroup, subgroups, groups)
             if classifies:
                 return class_report(release, found, *of)
             return regression_report(release, declared, *of)
@@ -384,9 +387,7 @@ class DPEvaluator(BaseEstimator):
                 PrivacyWarning,
                 stacklevel=3,
             )
-        if mark is None or stated is None:
-            return
-        if named := common_part(stated.event, mark.parts):
+        if mark and stated and (named := common_part(stated.event, mark.parts)):
             warnings.warn(
                 f"DPEvaluator reports on {name} on its training rows, {named}: numbers look better "
                 "than they are on new rows, and both epsilons add up.",
