@@ -3,32 +3,24 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Sized
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any
 
 import numpy as np
-from sklearn.base import MetaEstimatorMixin, clone
-from sklearn.frozen import FrozenEstimator
+from sklearn.base import clone
 from sklearn.pipeline import Pipeline
 from sklearn.utils import Tags, get_tags
 from sklearn.utils.validation import check_is_fitted
 
 from skdp.algorithms import temperature_scaling as scaling
+from skdp.calibration._around import AroundModel
 from skdp.fitting import charge
 from skdp.fitting.charge import all_or_nothing, charged
 from skdp.fitting.declared import encode_labels
 from skdp.fitting.estimator import PrivateEstimator
 from skdp.fitting.input import check_features_and_labels
 from skdp.fitting.plan import FitPlan, PublicFacts
-from skdp.fitting.reading import (
-    ProtectedUnit,
-    Records,
-    by_person,
-    check_groups,
-    check_in_chunks,
-    looked_at,
-)
+from skdp.fitting.reading import Records, by_person, check_groups, check_in_chunks, looked_at
 from skdp.fitting.scores import AccuracyMixin
 from skdp.fitting.types import ArrayLike, Estimator, Opaque, Seed
 from skdp.fitting.validate import expected, integer_or_auto, one_of
@@ -45,7 +37,7 @@ _IN_A_PIPELINE = (
 
 
 @dataclass(eq=False, repr=False)
-class DPTemperatureScaler(AccuracyMixin, MetaEstimatorMixin, ProtectedUnit, PrivateEstimator):
+class DPTemperatureScaler(AccuracyMixin, AroundModel):
     """Makes the probabilities of a private classifier calibrated, privately.
 
     Clipping and noise leave classifiers overconfident or underconfident. One number corrects most
@@ -205,59 +197,41 @@ class DPTemperatureScaler(AccuracyMixin, MetaEstimatorMixin, ProtectedUnit, Priv
         try:
             return charged(self, plan, rows, groups=groups)
         except BudgetExceededError as refusal:
-            if isinstance(self.estimator, FrozenEstimator):
+            if self._is_frozen:
                 raise
             raise BudgetExceededError(
                 f"{refusal} This concerns the temperature: the classifier was fitted before and "
                 "stays charged. Fit it first and pass FrozenEstimator(classifier)."
             ) from None
 
-    @property
-    def _inner(self) -> Any:
-        """The classifier itself, frozen or not."""
-        given = self.estimator
-        return given.estimator if isinstance(given, FrozenEstimator) else given
-
     def _read(self, X: Any, y: ArrayLike) -> tuple[Records, PublicFacts]:
         """Check all that can be checked before the classifier spends anything."""
-        inner, frozen = self._inner, isinstance(self.estimator, FrozenEstimator)
+        inner, declared = self._inner, self._declared
         if isinstance(inner, Pipeline) or not hasattr(inner, "predict_proba"):
             remedy = _IN_A_PIPELINE if isinstance(inner, Pipeline) else ""
             raise expected("a classifier with predict_proba", remedy, estimator=self.estimator)
-        declared = getattr(inner, "classes_" if frozen else "classes", None)
         # Rows are checked, and left to the classifier as they are: names of columns and all.
         how = {"dtype": "numeric", "allow_nd": getattr(inner, "module", None) is not None}
         how["declared"] = declared is not None
         checked, labels = check_features_and_labels(self, X, y, **how)
         found, _ = encode_labels(labels, declared, type(inner).__name__)
-        if frozen:
+        if self._is_frozen:
             self._check_statement(inner)
             # A row of zeros: what is wrong with columns and names shows before the charge.
             synthetic = X[:1] * 0 if hasattr(X, "columns") else np.zeros_like(checked[:1])
             inner.predict_proba(synthetic)
         return Records(checked, labels), self._facts_of(checked, len(found))
 
-    def _n_outputs(self, classes: Sized | None) -> int | None:
-        declared = getattr(self._inner, "classes", None) if classes is None else classes
-        return None if declared is None else len(declared)
-
     def _planned(self, facts: PublicFacts) -> FitPlan:
-        inner, frozen = self._inner, isinstance(self.estimator, FrozenEstimator)
+        inner = self._inner
         relation = getattr(inner, "neighboring_relation", None)
         if isinstance(inner, PrivateEstimator):
             relation = inner._relation
-        if frozen and isinstance(getattr(inner, "privacy_", None), PrivacyReport):
+        if self._is_frozen and isinstance(getattr(inner, "privacy_", None), PrivacyReport):
             relation = inner.privacy_.neighboring_relation
         if relation not in (None, self._relation):
             raise other_relation(f"{relation!r} as in the classifier", self._relation)
-        plan = super()._planned(facts)
-        if frozen or not isinstance(inner, PrivateEstimator):
-            return plan
-        classes = None if facts.n_outputs is None else range(facts.n_outputs)
-        # Where n is private the classifier declares its own, as its fit will ask for.
-        n = facts.n_samples if self._relation.n_is_public else None
-        part = inner.plan(n, facts.n_features, classes)
-        return replace(plan, parts={"estimator": part})
+        return self._with_model(facts, lambda: inner, facts.n_samples)
 
     def _configure(self, facts: PublicFacts, budget: Budget) -> scaling.TemperatureConfig:
         steps = scaling.N_STEPS if budget.private else scaling.N_STEPS_WITHOUT_NOISE

@@ -147,15 +147,11 @@ class DPConformalClassifier(AccuracyMixin, _DPConformal):
         inner, name = self._inner, type(self._inner).__name__
         if not hasattr(inner, "predict_proba"):
             raise expected("a classifier with predict_proba", estimator=self.estimator)
-        declared = getattr(inner, "classes_" if self._is_frozen else "classes", None)
+        declared = self._declared
         read: Any = check_columns_and_labels if columns else check_features_and_labels
         more = {} if columns else {"dtype": "numeric"}
         checked, labels = read(self, X, y, declared=declared is not None, **more)
         return checked, labels, encode_labels(labels, declared, name)[0]
-
-    def _n_outputs(self, classes: Sized | None) -> int | None:
-        declared = getattr(self._inner, "classes", None) if classes is None else classes
-        return None if declared is None else len(declared)
 
     def _true_scores(self, rows: Rows) -> np.ndarray:
         classes = self.classes_ = np.asarray(self.estimator_.classes_)

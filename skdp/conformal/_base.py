@@ -11,18 +11,18 @@ from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
-from sklearn.base import MetaEstimatorMixin, clone
-from sklearn.frozen import FrozenEstimator
+from sklearn.base import clone
 from sklearn.pipeline import Pipeline
 from sklearn.utils import Tags, _safe_indexing, get_tags
 from sklearn.utils.validation import check_is_fitted
 
 from skdp.algorithms.conformal import ConformalConfig
+from skdp.calibration._around import AroundModel
 from skdp.fitting import charge
 from skdp.fitting.charge import all_or_nothing, charged, initial_seed
 from skdp.fitting.estimator import PREDICTED_BY_ROW, PrivateEstimator
 from skdp.fitting.plan import FitPlan, PublicFacts
-from skdp.fitting.reading import ProtectedUnit, check_groups, public_n_rows, warn_of_delta
+from skdp.fitting.reading import check_groups, public_n_rows, warn_of_delta
 from skdp.fitting.types import Estimator, Given, Opaque, Params, Seed
 from skdp.fitting.validate import expected, in_range, integer
 from skdp.fitting.warnings import FitWarning
@@ -55,7 +55,7 @@ class Rows(NamedTuple):
 
 
 @dataclass(eq=False, repr=False)
-class _DPConformal(MetaEstimatorMixin, ProtectedUnit, PrivateEstimator):
+class _DPConformal(AroundModel):
     """What both have in common: who is fitted on which rows, the charge, and the threshold."""
 
     estimator: Estimator
@@ -101,12 +101,17 @@ class _DPConformal(MetaEstimatorMixin, ProtectedUnit, PrivateEstimator):
             n = self._n_records(len(rows.y))
             warn_of_delta(self, n)
             plan = self._plan(self._facts_of_rows(n, rows.classes))
-            fitted, rows = (self._frozen if self._is_frozen else self._fitted)(rows, n)
-            # Of the model that was given, not of its copy: `privacy_of` knows releases apart.
-            told = privacy_of(self.estimator if self._is_frozen else fitted)
+            given: Any = self.estimator
+            if self._is_frozen:
+                # A copy, because it is shared: fitted again it would change what is predicted here.
+                # The statement is that of the one given: `privacy_of` knows releases apart.
+                fitted, told = copy.deepcopy(given), privacy_of(given)
+            else:
+                fitted, rows = self._fitted(rows, n)
+                told = privacy_of(fitted)
             self.estimator_ = fitted
-            given = rows.X, rows.y
-            own = self.threshold_privacy_ = charged(self, plan, given, groups=rows.groups)
+            taken = rows.X, rows.y
+            own = self.threshold_privacy_ = charged(self, plan, taken, groups=rows.groups)
             self.privacy_ = _together(told, own, fitted)
             scores = self._scores_of(rows)
             self.threshold_ = plan.config.run((scores,), charge.streams(self, scores))
@@ -129,16 +134,6 @@ class _DPConformal(MetaEstimatorMixin, ProtectedUnit, PrivateEstimator):
         return replace(_of_part(plan, split, _CALIBRATE, unit), parts=parts)
 
     # --- rows -----------------------------------------------------------------------------------
-
-    @property
-    def _is_frozen(self) -> bool:
-        return isinstance(self.estimator, FrozenEstimator)
-
-    @property
-    def _inner(self) -> Any:
-        """The model itself, frozen or not."""
-        given: Any = self.estimator
-        return given.estimator if self._is_frozen else given
 
     def _checked(self, X: Any, y: Any, groups: Given) -> Rows:
         """Check all that can be checked before the model spends anything."""
@@ -190,10 +185,6 @@ class _DPConformal(MetaEstimatorMixin, ProtectedUnit, PrivateEstimator):
 
     # --- who is fitted on what ------------------------------------------------------------------
 
-    def _frozen(self, rows: Rows, n: int) -> tuple[Any, Rows]:
-        # A copy, because it is shared: fitted again it would change what is predicted here.
-        return copy.deepcopy(self.estimator), rows
-
     def _fitted(self, rows: Rows, n: int) -> tuple[Any, Rows]:
         """Fit the model on its part of the rows; return it, and the part that calibrates."""
         by_coins, share = not self._relation.n_is_public, self._share
@@ -210,8 +201,7 @@ class _DPConformal(MetaEstimatorMixin, ProtectedUnit, PrivateEstimator):
             X, y, at = split.take(part, rows.X, rows.y, np.arange(len(rows.y)))
             groups = None if rows.groups is None else _safe_indexing(rows.groups, np.asarray(at))
             taken.append(Rows(X, y, groups))
-        first, other = taken
-        model = self._for_part()
+        (first, other), model = taken, self._for_part()
         if rows.classes is not None and getattr(model, "classes", "") is None:
             model.set_params(classes=rows.classes)
         mark = part_read(first.X, first.y)
@@ -242,9 +232,6 @@ class _DPConformal(MetaEstimatorMixin, ProtectedUnit, PrivateEstimator):
     def _share(self) -> float:
         return in_range(0.0, 1.0, calibration_share=self.calibration_share)
 
-    def _n_outputs(self, classes: Sized | None) -> int | None:
-        return None if classes is None else len(classes)
-
     def _planned(self, facts: PublicFacts) -> FitPlan:
         inner, relation = self._inner, self._relation
         if self._is_frozen:
@@ -258,15 +245,8 @@ class _DPConformal(MetaEstimatorMixin, ProtectedUnit, PrivateEstimator):
             other = other if "neighboring_relation" in known else relation
         if other != relation:
             raise other_relation(f"{other!r} as in the model", relation)
-        plan = super()._planned(facts)
-        if self._is_frozen or not isinstance(inner, PrivateEstimator):
-            return plan
-        classes = None if facts.n_outputs is None else range(facts.n_outputs)
-        n = None
-        if facts.n_samples is not None and relation.n_is_public:
-            n = self._of_share(facts.n_samples)
-        part = self._for_part().plan(n, facts.n_features, classes)
-        return replace(plan, parts={"estimator": part})
+        n = None if facts.n_samples is None else self._of_share(facts.n_samples)
+        return self._with_model(facts, self._for_part, n)
 
     # --- the threshold --------------------------------------------------------------------------
 

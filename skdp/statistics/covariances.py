@@ -218,22 +218,9 @@ sample_weight, max_sample_weight, level, random_state
 
     Notes
     -----
-    *Release.* A share of ε releases the means as in `dp_mean`. With y the values less these, over
-    the largest distance r from them, rounded to integers of 1/H, the upper triangle of Σ y yᵀ is
-    released. |y_j| ≤ 1.
-
-    *Sensitivity, n public.* Squares count from ½, so that a record adds Σ_j |y_j² - ½| + Σ_(j<k)
-    |y_j y_k| ≤ d/2 + d(d - 1)/2 = d²/2 in the L1 norm (in each |y_j| it is largest at 1), in the L2
-    norm √(d/4 + d(d - 1)/2), and a null record 0. Replacing y by y' moves the triangle by no more
-    than d(d + 1)/2: with u = y - y', v = y + y', yyᵀ - y'y'ᵀ = (uvᵀ + vuᵀ)/2, whose d² entries have
-    absolute values that add up to at most |u|₁|v|₁ ≤ (|u|₁ + |v|₁)²/4 ≤ d², because |u_j| + |v_j| ≤
-    2; those on the diagonal, |u_j v_j| ≤ 1, to d; the triangle has half of both. *n private.* The
-    diagonal is released twice, as y_j² and as 1 - y_j², which tells n: at most d + d(d - 1)/2 for
-    each row of a record, and its root in the L2 norm, twice that where one is replaced. *Weights*,
-    as in `dp_mean`: of v yyᵀ and v - v y_j² each entry is at most 1, and the bounds are the same.
-
-    *Estimate.* Σ y yᵀ/n less the known variance of the noise of the means, in units of r; then the
-    nearest positive semidefinite matrix.
+    A share of ε releases the means as in `dp_mean`, the rest the upper triangle of the second
+    moments about them; less the known variance of the noise of the means it becomes the nearest
+    positive semidefinite matrix. Sensitivities: docs/derivations.md.
 
     Examples
     --------

@@ -1,7 +1,6 @@
 """`dp_mean`: exact sums of integers with geometric noise.
 
-Each record is rounded to a public grid by itself; from there to the release all is integers. Why
-the parts of a mean cost no more than the whole is in the Notes of `dp_mean`.
+Each record is rounded to a public grid by itself; from there to the release all is integers.
 """
 
 from __future__ import annotations
@@ -266,28 +265,12 @@ def dp_mean(
 
     Notes
     -----
-    *Release.* Each value is rounded, by itself, to an integer t in [0, G], G = 2³¹ steps of the
-    range (fewer for many columns and rows per person).
-
-    *n public* (zero_out and replace_one, without missing values): Σ (t - G/2) is released, to which
-    a null record adds 0 and any other at most G/2, so that Δ₁ = d G/2 for d columns, and d G under
-    replace_one. Divided by n this is the mean less the middle of the bounds.
-
-    *n private*: U = Σ t and V = Σ (G - t) are released, and the mean is U/(U + V). A record adds t
-    and G - t, together G whatever it holds: Δ₁ = d G, for persons of k rows k d G, twice that where
-    a record is replaced. So both have the noise that each of them would have alone, and the number
-    of values is had for nothing. (Noise of law exp(-ε max(|s|, |n|)) on the sum s of values in
-    [-1, 1] and their number n: the K-norm mechanism of the exact sensitivity hull.)
-
-    *Weights.* With v = w/W, of the bound W, Σ vt and Σ v(G - t) are released, and their sum is that
-    of weights. G is 2²² then, and v rounded to as many steps, by itself. A record adds two numbers
-    ≥ 0 that make vG ≤ G together: Δ₁ is that of a private n, under each relation, and weights of 1
-    cost what ``missing=True`` does.
-
-    *Interval.* It holds all means μ = s G that a test of level 1 - ``level`` does not reject: (1 -
-    s) U - s V has mean 0, and the law of two known noises. For the population the variance that
-    values in the bounds can have at most, s(1 - s) of the squared range, is added by the central
-    limit theorem. With weights, drawn with the values, it is that of E(wx)/E(w): v² ≤ v.
+    Values are rounded to integers on a public grid. With a public n (zero_out and replace_one,
+    without missing values) their sum is released. Otherwise two sums are, of distances from either
+    bound, at the noise of one: their ratio tells the mean, and n costs nothing. The interval holds
+    all means that a test of level 1 - ``level`` does not reject; for the population it allows for
+    the largest variance that values in the bounds can have. Sensitivities, weights and proofs of
+    all statistics of this module: docs/derivations.md.
 
     References
     ----------

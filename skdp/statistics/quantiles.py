@@ -187,17 +187,11 @@ level, random_state
 
     Notes
     -----
-    *Interval.* The ends are two more quantiles: for the one below, the mechanism is asked for a
-    target q' < q. A point above the q-th quantile has at least m(q - q') ranks too many, of m
-    values; it is drawn with e^(-ε' m (q - q')/R) times the probability of a point of the target, or
-    less, where ε' is that of the end and R the sensitivity; and there are 2³⁰ + 1 points. So with
-    q' = q - R ln((2³⁰ + 1)/α)/(ε' m) the end is right with probability 1 - α, whatever the values.
-    A lower bound of m is released too. For the population q is first moved by what a binomial share
-    can be off. With weights m is their sum over ``max_sample_weight``.
-
-    *How much it needs.* q' is below 0, and the end is the bound itself, until ε·interval_share·m is
-    about 150/min(q, 1 - q), at a level of 0.9: 300 for the median, for example 600 values at ε = 1
-    with an interval_share of 0.5. ε is divided by the number of quantiles times columns first.
+    The ends of the interval are two more quantiles, for targets so far off that they are beyond the
+    value with probability 1 - α, whatever the values (docs/derivations.md). An end is the bound
+    itself until ε·interval_share·m, of m values, is about 150/min(q, 1 - q), at a level of 0.9: 300
+    for the median, for example 600 values at ε = 1 with an interval_share of 0.5. ε is divided by
+    the number of quantiles times columns first.
 
     Examples
     --------

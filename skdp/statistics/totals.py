@@ -89,14 +89,6 @@ sample_weight, max_sample_weight, level, random_state
     ValueError, BudgetExceededError
         As in `dp_mean`.
 
-    Notes
-    -----
-    *Sensitivity.* With a public n the sum is that of the distances from the middle of the bounds,
-    as in `dp_mean`: half their width under zero_out, all of it under replace_one. Otherwise a
-    record adds what it holds: max(|lower|, |upper|), for a person of k rows k times as much; a
-    record that is replaced moves the sum by max(upper, 0) - min(lower, 0). So it is, W times, where
-    each value is multiplied by a weight in [0, W].
-
     Examples
     --------
     >>> from skdp.statistics import dp_sum

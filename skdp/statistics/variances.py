@@ -1,7 +1,4 @@
-"""`dp_var`: a variance about a place that is found first.
-
-Why it has the sensitivity of one that is taken about the right centre is in its Notes.
-"""
+"""`dp_var`: a variance about a place that is found first."""
 
 from __future__ import annotations
 
@@ -96,21 +93,10 @@ sample_weight, max_sample_weight, level, random_state
 
     Notes
     -----
-    *Place.* A share of ε, at most a tenth and less or nothing where n is small, releases the mean
-    as in `dp_mean`, and an interval [a, b] for it. Let r be the largest distance of a point of the
-    range from one of [a, b]: about half the range where the mean is in its middle.
-
-    *Release.* F = min over m in [a, b] of Σ (t - m)², which is n times the variance if the mean is
-    in [a, b]. *Sensitivity.* For each m a record adds between 0 and r² to the sum. So it does to
-    the minimum over m, and F/r² is released as the sum of a mean of values in [0, 1], with the
-    sensitivities that stand in the Notes of `dp_mean`: 1/2 with public n, less n/2, where a null
-    record adds 0; 1 where a record is replaced; and F/r² together with n - F/r² otherwise, at 1.
-    With weights it is Σ w (t - m)², over W, to which a record adds between 0 and r² w/W.
-    The variance itself, released at once, would have r the whole range.
-
-    *Interval.* If the mean is outside [a, b], F is too large by n times the square of its distance,
-    for which the lower end allows: a tenth of 1 - ``level`` is that of a second interval for the
-    mean.
+    A share of ε, at most a tenth, releases an interval [a, b] for the mean as in `dp_mean`; the
+    rest Σ (t - m)², at its minimum over m in [a, b], to which a record adds at most the square of
+    the largest distance from [a, b]: about half the range where the mean is in its middle. The
+    interval allows for a mean outside [a, b]. Proofs: docs/derivations.md.
 
     Examples
     --------
