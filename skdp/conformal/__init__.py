@@ -165,20 +165,7 @@ class DPConformalClassifier(AccuracyMixin, _DPConformal):
         return _CONFORMITY[self.conformity](np.asarray(self.estimator_.predict_proba(X), float))
 
     def predict_set(self, X) -> np.ndarray:
-        """Say which classes are in the set of each row: bool of shape (n, n_classes).
-
-        A set may be empty, for a row unlike those of any class.
-
-        Parameters
-        ----------
-        X : array-like of shape (n, n_features)
-            Rows.
-
-        Returns
-        -------
-        ndarray of bool of shape (n, n_classes)
-            Columns are those of ``classes_``.
-        """
+        """Say which classes are in the set of each row, bool (n, n_classes); it may be empty."""
         check_is_fitted(self)
         scores = self._scores(X)
         sets = np.where(np.isfinite(scores), scores, math.inf) <= self.threshold_
@@ -210,9 +197,7 @@ class DPConformalRegressor(R2Mixin, _DPConformal):
     estimator : regressor
         Of one target. It is cloned and fitted on a part of the rows;
         ``FrozenEstimator(regressor)`` keeps one that was fitted, on other rows.
-    alpha, epsilon, delta, calibration_share, neighboring_relation, unit : optional
-        As of `DPConformalClassifier`.
-    n_samples, random_state : optional
+    alpha, epsilon, delta, calibration_share, neighboring_relation, unit, n_samples, random_state
         As of `DPConformalClassifier`.
     residual : {"absolute", "scaled"}, default="absolute"
         Whether intervals have one width, or are multiples of the standard deviation that
@@ -240,9 +225,8 @@ class DPConformalRegressor(R2Mixin, _DPConformal):
     >>> import numpy as np
     >>> from skdp import DPVariationalLinearRegression
     >>> from skdp.conformal import DPConformalRegressor
-    >>> rng = np.random.default_rng(0)
-    >>> X = rng.uniform(-1, 1, (8000, 1))
-    >>> y = np.abs(X[:, 0]) + rng.uniform(-0.2, 0.2, 8000)  # no line
+    >>> X = np.random.default_rng(0).uniform(-1, 1, (8000, 1))
+    >>> y = np.abs(X[:, 0])  # no line
     >>> model = DPVariationalLinearRegression(target_bounds=(-0.5, 1.5), n_samples=8000)
     >>> intervals = DPConformalRegressor(model, n_samples=8000).fit(X, y)
     >>> low, high = intervals.predict_interval(X).T

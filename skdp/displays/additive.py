@@ -16,11 +16,9 @@ import numpy as np
 
 from skdp.displays._axes import GREY, Axes, axes, legend, panels, plain, shown
 from skdp.displays._inputs import Chosen, last_step
-from skdp.displays._levels import edges_of, short
-from skdp.displays._surfaces import SURFACE, SurfacePanel
+from skdp.displays._panels import SURFACE, CurvePanel, SurfacePanel
 from skdp.fitting.types import Params
 from skdp.fitting.validate import expected, in_range, integer, is_real, one_of
-from skdp.metrics._predictions import numbers
 
 _EFFECTS = {  # of a curve, and of its deviation from the trend
     "log-odds": ("Effect on the log-odds", "Deviation from the trend"),
@@ -31,7 +29,6 @@ _EFFECTS = {  # of a curve, and of its deviation from the trend
 }
 _NO_EFFECT = {"log-odds": 0.0, "target": 0.0, "log-mean": 0.0, "rate-ratio": 1.0}
 _PARTS = ("curve", "deviation")
-_ENDS = ("mean", "low", "high", "band_low", "band_high")
 _NUMBER, _CATEGORY = "skdp.AdditiveDisplay.number", "skdp.AdditiveDisplay.category"
 _LONG = 10_000  # numbers from here on are written in thousands and millions
 _SOME = 7  # edges from which on a wide outer bin is one beside many
@@ -67,12 +64,9 @@ class AdditiveDisplay:
     ----------
     axes_, figure_ : ndarray of matplotlib Axes, and Figure
         What was drawn on.
-    lines_ : list of matplotlib Line2D
-        Means: a step curve for a number, points for a category.
-    intervals_, bands_ : lists of matplotlib artists
-        Intervals of each bin or level by itself, and bands that hold the whole curve.
-    surfaces_ : list of matplotlib QuadMesh
-        Means of surfaces, all of one scale of colours.
+    lines_, intervals_, bands_, surfaces_ : lists of matplotlib artists
+        Means (a step curve for a number, points for a category), intervals of each bin or level by
+        itself, bands that hold the whole curve, and means of surfaces, of one scale of colours.
 
     See Also
     --------
@@ -84,13 +78,9 @@ class AdditiveDisplay:
     >>> import numpy as np
     >>> from skdp import DPAdditiveClassifier
     >>> from skdp.displays import AdditiveDisplay
-    >>> rng = np.random.default_rng(0)
-    >>> X = rng.uniform(0, 10, (4000, 2))
-    >>> y = rng.random(4000) < 1 / (1 + np.exp(-3 * np.sin(X[:, 0])))
-    >>> classifier = DPAdditiveClassifier(
-    ...     epsilon=1.0, bounds=[(0, 10), (0, 10)], classes=[False, True], n_samples=4000
-    ... ).fit(X, y)
-    >>> display = AdditiveDisplay.from_estimator(classifier)
+    >>> X = np.random.default_rng(0).uniform(0, 10, (4000, 2))
+    >>> model = DPAdditiveClassifier(1.0, bounds=[(0, 10)] * 2, classes=[0, 1], n_samples=4000)
+    >>> display = AdditiveDisplay.from_estimator(model.fit(X, np.sin(X[:, 0]) > 0))
     >>> [ax.get_title() for ax in display.axes_]  # the larger effect first
     ['x0', 'x1']
     """
@@ -114,7 +104,7 @@ class AdditiveDisplay:
             raise expected("a list of curves, not empty", "curve_ returns one", curves=curves)
         self.curves = list(curves)
         self._panels = [
-            (SurfacePanel if hasattr(curve, "grids") else _Panel)(curve) for curve in curves
+            (SurfacePanel if hasattr(curve, "grids") else CurvePanel)(curve) for curve in curves
         ]
 
     @classmethod
@@ -141,12 +131,8 @@ class AdditiveDisplay:
             Names or positions of the features, and pairs as tuples, in the order of the panels.
             None takes the six of the largest ``feature_importance_`` and up to six pairs; numbers
             alone where ``part`` is ``"deviation"``, since others have no trend to deviate from.
-        level : float, default=0.9
-            Probability in (0, 1) of the intervals and bands.
-        scale : str or None, default=None
-            As in `skdp.DPAdditiveClassifier.curve_`. None is the one on which effects add up.
-        part : {"curve", "deviation"}, default="curve"
-            ``"deviation"`` is what a number's curve has beside its trend.
+        level, scale, part : optional
+            As in `AdditiveDisplay`. None is the scale on which effects add up.
         output : int, default=0
             Number of the class, where there are more than two.
         max_columns, ax, **line_kw : optional
@@ -164,10 +150,10 @@ class AdditiveDisplay:
             features = np.argsort(-np.asarray(last.feature_importance_), kind="stable").tolist()
         found = curves = [last.curve_(i, output=output, **options) for i in _listed(features)]
         if by_size:
-            pairs = [c for c in found if hasattr(c, "grids")]
             curves = [c for c in found if not hasattr(c, "grids")]
             if part == "deviation":
-                pairs, curves = [], [c for c in curves if len(c.grid) == np.size(c.mean) + 1]
+                curves = [c for c in curves if len(c.grid) == np.size(c.mean) + 1]
+            pairs = [c for c in found if hasattr(c, "grids") and part != "deviation"]
             curves = curves[:_N_DEFAULT] + pairs[:_N_DEFAULT]
             if not curves:
                 raise expected("'curve' where no feature is a number", part=part)
@@ -230,9 +216,9 @@ class AdditiveDisplay:
         of_numbers = [a for a, p in zip(self.axes_, self._panels, strict=True) if p.is_number]
         for one in of_numbers:
             one.autoscale(enable=True, axis="y")
-        ends = [one.get_ylim() for one in of_numbers]
+        ends = np.array([one.get_ylim() for one in of_numbers])
         for one in of_numbers:
-            one.set_ylim(min(low for low, _ in ends), max(high for _, high in ends))
+            one.set_ylim(ends.min(), ends.max())
         self._draw_legend(new=ax is None)
         return self
 
@@ -240,7 +226,7 @@ class AdditiveDisplay:
     def _effect(self) -> str:
         return _EFFECTS[self.scale][_PARTS.index(self.part)]
 
-    def _prepare(self, ax: Axes, panel: _Panel) -> None:
+    def _prepare(self, ax: Axes, panel: CurvePanel) -> None:
         plain(ax)
         ax.set_title(panel.name, fontsize="medium")
         style: Params = {"color": GREY, "linewidth": 0.8, "linestyle": ":"}
@@ -265,7 +251,7 @@ class AdditiveDisplay:
         ax.tick_params(axis="y", length=0, labelsize="small")
         ax.set_ylim(len(panel.levels) - 0.4, -0.6)
 
-    def _draw_number(self, ax: Axes, panel: _Panel, line_kw: Params) -> None:
+    def _draw_number(self, ax: Axes, panel: CurvePanel, line_kw: Params) -> None:
         # The last value is there twice: matplotlib ends a step where the next one begins.
         edges, ends = panel.grid, np.hstack([panel.ends, panel.ends[:, -1:]])
         mean, interval, band = self._labels(ax)
@@ -274,13 +260,13 @@ class AdditiveDisplay:
         line.set_drawstyle("steps-post")
         fill: Params = {"color": line.get_color(), "step": "post", "linewidth": 0}
         self.lines_.append(line)
-        drawn = ax.fill_between(edges, ends[1], ends[2], alpha=0.35, label=interval, **fill)
-        self.intervals_.append(drawn)
+        interval = ax.fill_between(edges, ends[1], ends[2], alpha=0.35, label=interval, **fill)
+        self.intervals_.append(interval)
         self.bands_.append(ax.fill_between(edges, ends[3], ends[4], alpha=0.15, label=band, **fill))
         rug: Params = {"transform": ax.get_xaxis_transform(), "color": GREY, "linestyle": "none"}
         ax.plot(edges, 0 * edges, marker=_TICK_UP, markersize=5, markeredgewidth=0.8, **rug)
 
-    def _draw_category(self, ax: Axes, panel: _Panel, n_before: int, line_kw: Params) -> None:
+    def _draw_category(self, ax: Axes, panel: CurvePanel, n_before: int, line_kw: Params) -> None:
         # Each further display has its bars a little lower.
         rows, ends = np.arange(len(panel.levels)) + 0.22 * n_before, panel.ends
         mean, interval, band = self._labels(ax)
@@ -288,12 +274,11 @@ class AdditiveDisplay:
         style["zorder"] = 3  # above the bars
         (line,) = ax.plot(ends[0], rows, **style | line_kw)
         line.set_linestyle("none")
-        bar: Params = {"color": line.get_color()}
         self.lines_.append(line)
-        drawn = ax.hlines(rows, ends[1], ends[2], linewidth=1.8, label=interval, **bar)
-        self.intervals_.append(drawn)
-        wide = ax.hlines(rows, ends[3], ends[4], linewidth=5, alpha=0.35, label=band, **bar)
-        self.bands_.append(wide)
+        bar: Params = {"color": line.get_color(), "linewidth": 1.8, "label": interval}
+        self.intervals_.append(ax.hlines(rows, ends[1], ends[2], **bar))
+        bar |= {"linewidth": 5, "alpha": 0.35, "label": band}
+        self.bands_.append(ax.hlines(rows, ends[3], ends[4], **bar))
 
     def _labels(self, ax: Axes) -> list[str]:
         """Names in the legend of mean, interval and band, empty where the axes have them."""
@@ -304,10 +289,10 @@ class AdditiveDisplay:
 
     def _draw_legend(self, *, new: bool) -> None:
         """Draw it below the panels of a figure of a display, and within the first panel else."""
-        first, figure = self.axes_[0], self.figure_
+        figure = self.figure_
         ours = [found for found in figure.legends if found.get_gid() == _LEGEND]
         if not new and not ours:
-            legend(first, loc="best")
+            legend(self.axes_[0], loc="best")
             return
         for found in ours:
             found.remove()
@@ -319,36 +304,9 @@ class AdditiveDisplay:
         # The means of all displays come first: intervals and bands are named once for all.
         names = sorted(named, key=lambda name: named[name].get_gid() not in (_NUMBER, _CATEGORY))
         place: Params = {"loc": "outside lower center", "ncols": n_columns, "fontsize": "small"}
-        handles = [named[name] for name in names]
-        if handles:
+        if names:
+            handles = [named[name] for name in names]
             figure.legend(handles, names, edgecolor="none", **place).set_gid(_LEGEND)
-
-
-class _Panel:
-    """A curve as it is drawn: checked, and its levels as text."""
-
-    def __init__(self, curve: Any) -> None:
-        missing = [name for name in ("name", "grid", *_ENDS) if not hasattr(curve, name)]
-        if missing:
-            what = f"a list of curves: one has no {missing[0]}"
-            remedy = "curve_ of a fitted DPAdditiveClassifier returns one"
-            raise expected(what, remedy, curves=curve)
-        ends = [numbers(getattr(curve, name), f"curves: {name}") for name in _ENDS]
-        if ends[0].ndim != 1 or not len(ends[0]) or len({end.shape for end in ends}) > 1:
-            shapes = ", ".join(f"{name} {np.shape(getattr(curve, name))}" for name in _ENDS)
-            raise ValueError(f"Expected curves of {_ENDS} of one length, got {shapes}.")
-        self.name, self.ends = str(curve.name), np.array(ends)
-        if not np.isfinite(self.ends).all():
-            raise ValueError(f"Expected curves to be finite, and {curve.name!r} is not.")
-        edges = edges_of(self.name, curve.grid, len(ends[0]))
-        self.is_number = edges is not None
-        self.grid = np.empty(0) if edges is None else edges
-        self.levels = [] if self.is_number else short([str(level) for level in curve.grid])
-
-    @property
-    def height(self) -> float:
-        """Of the panel, in inches: levels need a line of text each."""
-        return max(2.6, 1.0 + 0.2 * len(self.levels))
 
 
 def _shown(edges: np.ndarray) -> tuple[float, float]:
@@ -379,12 +337,12 @@ def _given(ax: Any, n: int) -> np.ndarray:
     return np.array(found[:n], dtype=object)
 
 
-def _displays_before(ax: Axes, panel: _Panel | SurfacePanel) -> int:
+def _displays_before(ax: Axes, panel: CurvePanel | SurfacePanel) -> int:
     drawn = (*ax.lines, *ax.collections)
     there = [gid for one in drawn if (gid := one.get_gid()) in (_NUMBER, _CATEGORY, SURFACE)]
     kind = _NUMBER if panel.is_number else _CATEGORY
     same = ax.get_title() == panel.name and set(there) == {kind}
-    if same and isinstance(panel, _Panel) and not panel.is_number:
+    if same and isinstance(panel, CurvePanel) and not panel.is_number:
         same = [label.get_text() for label in ax.get_yticklabels()] == panel.levels
     if there and not same:
         remedy = "draw on axes of their own"

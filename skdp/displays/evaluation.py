@@ -50,9 +50,7 @@ class _CurveDisplay:
         ----------
         report : BinaryReport
             What `skdp.evaluation` returns for two classes.
-        name : str, default=None
-            Name in the legend.
-        ax, **kwargs : optional
+        name, ax, **kwargs : optional
             As in `plot`.
 
         Returns
@@ -136,10 +134,8 @@ class RocCurveDisplay(_CurveDisplay):
 
     Attributes
     ----------
-    ax_, figure_ : matplotlib Axes and Figure
-        What was drawn on.
-    line_, band_ : matplotlib artists
-        The curve and its band.
+    ax_, figure_, line_, band_ : matplotlib Axes, Figure and artists
+        What was drawn on, the curve and its band.
 
     See Also
     --------
@@ -150,8 +146,7 @@ class RocCurveDisplay(_CurveDisplay):
     >>> from skdp.displays import RocCurveDisplay
     >>> from skdp.evaluation import private_report
     >>> report = private_report([0, 1] * 500, [0.1, 0.8] * 500, classes=[0, 1], n_samples=1000)
-    >>> display = RocCurveDisplay.from_report(report, name="model")
-    >>> display.ax_.get_ylabel()
+    >>> RocCurveDisplay.from_report(report, name="model").ax_.get_ylabel()
     'True positive rate'
     """
 
@@ -185,10 +180,8 @@ class PrecisionRecallDisplay(_CurveDisplay):
 
     Attributes
     ----------
-    ax_, figure_ : matplotlib Axes and Figure
-        What was drawn on.
-    line_, band_ : matplotlib artists
-        The curve and its band.
+    ax_, figure_, line_, band_ : matplotlib Axes, Figure and artists
+        What was drawn on, the curve and its band.
 
     See Also
     --------
@@ -199,9 +192,8 @@ class PrecisionRecallDisplay(_CurveDisplay):
     >>> from skdp.displays import PrecisionRecallDisplay
     >>> from skdp.evaluation import private_report
     >>> report = private_report([0, 1] * 500, [0.1, 0.8] * 500, classes=[0, 1], n_samples=1000)
-    >>> display = PrecisionRecallDisplay.from_report(report)
-    >>> display.ax_.get_xlabel(), display.ax_.get_ylabel()
-    ('Recall', 'Precision')
+    >>> PrecisionRecallDisplay.from_report(report).ax_.get_xlabel()
+    'Recall'
     """
 
     _reads = "precision_recall_curve", "average_precision"
@@ -238,10 +230,8 @@ class ConfusionMatrixDisplay:
 
     Attributes
     ----------
-    ax_, figure_, im_ : matplotlib Axes, Figure and AxesImage
-        What was drawn on, and the matrix.
-    text_ : ndarray of shape (n_classes, n_classes)
-        Texts of the cells.
+    ax_, figure_, im_, text_ : matplotlib Axes, Figure, AxesImage, and ndarray of Text
+        What was drawn on, the matrix, and the texts of its cells.
 
     See Also
     --------
@@ -252,8 +242,7 @@ class ConfusionMatrixDisplay:
     >>> from skdp.displays import ConfusionMatrixDisplay
     >>> from skdp.evaluation import private_report
     >>> report = private_report([0, 1] * 500, [0.1, 0.8] * 500, classes=[0, 1], n_samples=1000)
-    >>> display = ConfusionMatrixDisplay.from_report(report, normalize="true")
-    >>> display.text_.shape
+    >>> ConfusionMatrixDisplay.from_report(report, normalize="true").text_.shape
     (2, 2)
     """
 
@@ -294,12 +283,8 @@ class ConfusionMatrixDisplay:
         threshold : float, default=None
             Of two classes: the probability in [0, 1] from which on the second is predicted. The
             nearest edge of the report's bins is taken; None is ½.
-        display_labels : array-like of shape (n_classes,), default=None
-            Names of the classes. None takes the labels.
-        name : str, default=None
-            Title.
-        ax, **kwargs : optional
-            As in `plot`.
+        display_labels, name, ax, **kwargs : optional
+            As in `ConfusionMatrixDisplay`, with the labels by default, and in `plot`.
 
         Returns
         -------

@@ -34,10 +34,9 @@ class PosteriorDisplay:
     ----------
     ax_, figure_ : matplotlib Axes and Figure
         What was drawn on, with a row for each parameter.
-    medians_, intervals_ : matplotlib Line2D and LineCollection
-        Medians and intervals.
-    densities_ : list of matplotlib artists
-        Densities, each scaled to the height of its row; none for a parameter that does not vary.
+    medians_, intervals_, densities_ : matplotlib Line2D, LineCollection and list of artists
+        Medians, intervals, and densities, each scaled to the height of its row; none for a
+        parameter that does not vary.
 
     Examples
     --------
@@ -85,13 +84,9 @@ class PosteriorDisplay:
         per : float, dict, "sd" or None, default=None
             Of how many units of a feature the effect is shown, as in `skdp.inspection.summary`;
             of linear models.
-        n_samples : int, default=1000
-            Number of posterior samples ≥ 1.
-        random_state : int, RandomState instance or None, default=None
-            Seed of the samples.
-        name : str, default=None
-            Name of the posterior in the legend.
-        ax, **kwargs : optional
+        n_samples, random_state : int, default=1000 and None
+            Number of posterior samples ≥ 1, and their seed.
+        name, ax, **kwargs : optional
             As in `plot`.
 
         Returns
@@ -122,10 +117,8 @@ class PosteriorDisplay:
 
         Parameters
         ----------
-        samples, names, name
-            As in `PosteriorDisplay`.
-        ax, **kwargs : optional
-            As in `plot`.
+        samples, names, name, ax, **kwargs : optional
+            As in `PosteriorDisplay` and `plot`.
 
         Returns
         -------

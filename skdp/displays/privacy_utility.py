@@ -64,24 +64,19 @@ class PrivacyUtilityDisplay:
     ----------
     ax_, figure_ : matplotlib Axes and Figure
         What was drawn on.
-    lines_ : list of matplotlib Line2D
-        Means, one line a curve.
-    bands_ : list of matplotlib artists
-        Spreads, one a curve that has repeats.
-    baselines_ : list of matplotlib Line2D
-        The reference line, and those of ε = ∞.
+    lines_, bands_, baselines_ : lists of matplotlib artists
+        Means, a line per curve; spreads of curves that have repeats; the reference line, and those
+        of ε = ∞.
 
     Examples
     --------
     >>> from skdp.displays import PrivacyUtilityDisplay
-    >>> first = PrivacyUtilityDisplay.from_arrays(
+    >>> display = PrivacyUtilityDisplay.from_arrays(
     ...     [0.5, 1, 2], [0.7, 0.8, 0.85], name="DP-VI", metric="Accuracy", baseline=0.9
     ... )
-    >>> second = PrivacyUtilityDisplay.from_arrays(
-    ...     [0.5, 1, 2], [0.6, 0.75, 0.8], name="DP-SGD", metric="Accuracy", ax=first.ax_
-    ... )
-    >>> second.ax_.get_ylabel()
-    'Accuracy'
+    >>> _ = display.from_arrays([0.5, 1, 2], [0.6, 0.75, 0.8], name="DP-SGD", ax=display.ax_)
+    >>> len(display.ax_.lines)
+    3
     """
 
     def __init__(
@@ -120,10 +115,8 @@ class PrivacyUtilityDisplay:
             Scores; NaN leaves a gap.
         name : str, default=None
             Name in the legend.
-        metric, baseline
-            As in `PrivacyUtilityDisplay`.
-        ax, **kwargs : optional
-            As in `plot`.
+        metric, baseline, ax, **kwargs : optional
+            As in `PrivacyUtilityDisplay` and `plot`.
 
         Returns
         -------
@@ -160,10 +153,8 @@ class PrivacyUtilityDisplay:
             Another parameter of the search, one curve for each of its values.
         name : str, default=None
             Name in the legend, before that of the group.
-        baseline : float, default=None
-            A reference score, drawn as a horizontal line.
-        ax, **kwargs : optional
-            As in `plot`.
+        baseline, ax, **kwargs : optional
+            As in `PrivacyUtilityDisplay` and `plot`.
 
         Returns
         -------

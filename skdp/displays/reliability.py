@@ -70,7 +70,7 @@ class ReliabilityDisplay:
     ax_, axes_, figure_ : matplotlib Axes, tuple of them, and Figure
         Those of the curve, and beside them those of the histogram where there is one.
     line_, band_, histogram_ : matplotlib artists or None
-        The curve, the band and the histogram.
+        What was drawn.
 
     See Also
     --------
@@ -83,9 +83,7 @@ class ReliabilityDisplay:
     >>> from skdp.displays import ReliabilityDisplay
     >>> y = [0, 1, 1, 0]
     >>> first = ReliabilityDisplay.from_predictions(y, [0.1, 0.9, 0.7, 0.6], name="first")
-    >>> second = ReliabilityDisplay.from_predictions(
-    ...     y, [0.3, 0.6, 0.6, 0.4], name="second", ax=first.ax_
-    ... )
+    >>> second = first.from_predictions(y, [0.3, 0.6, 0.6, 0.4], name="second", ax=first.ax_)
     >>> second.figure_ is first.figure_
     True
     """
@@ -145,10 +143,8 @@ class ReliabilityDisplay:
             Their true labels.
         n_posterior_samples, random_state : int, default=0 and None
             Number of posterior samples for the band, and their seed.
-        name : str, default=None
-            Name in the legend. None takes that of the estimator's class.
-        n_bins, strategy, class_label, sample_weight, ax, **kwargs : optional
-            As in `from_predictions`.
+        n_bins, strategy, class_label, sample_weight, name, ax, **kwargs : optional
+            As in `from_predictions`; the name is that of the estimator's class by default.
 
         Returns
         -------
@@ -187,14 +183,10 @@ class ReliabilityDisplay:
 
         Parameters
         ----------
-        y_true : array-like of shape (n_samples,)
-            True class labels.
-        y_prob : array-like of shape (n_samples,) or (n_samples, n_classes)
-            Predicted probabilities.
+        y_true, y_prob, n_bins, strategy, class_label, sample_weight, labels, pos_label : optional
+            As in `skdp.metrics.reliability_table`.
         y_prob_samples : array-like of shape (n_posterior_samples,) + shape of y_prob, default=None
             Probabilities under each of several posterior samples, for the band.
-        n_bins, strategy, class_label, sample_weight, labels, pos_label
-            As in `skdp.metrics.reliability_table`.
         name, ax, **kwargs : optional
             As in `plot`.
 

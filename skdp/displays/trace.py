@@ -35,12 +35,10 @@ class TraceDisplay:
 
     Attributes
     ----------
-    ax_, figure_ : matplotlib Axes and Figure
-        What was drawn on.
+    ax_, figure_, burn_in_ : matplotlib Axes, Figure, and artist or None
+        What was drawn on, and the shade.
     lines_ : list of matplotlib Line2D
-        One line a series.
-    burn_in_ : matplotlib artist or None
-        The shade.
+        One line per series.
 
     Examples
     --------
@@ -129,10 +127,8 @@ class TraceDisplay:
 
         Parameters
         ----------
-        trace, steps, burn_in, names, quantity
-            As in `TraceDisplay`.
-        ax, **kwargs : optional
-            As in `plot`.
+        trace, steps, burn_in, names, quantity, ax, **kwargs : optional
+            As in `TraceDisplay` and `plot`.
 
         Returns
         -------

@@ -30,17 +30,10 @@ class ScoreBins(NamedTuple):
     """Bins (lower, upper] of [low, 1], equal in arcsin √p, denser near 0 and 1.
 
     Scores within a bin count as spread evenly on this scale. The first bin holds its lower edge.
-
-    Parameters
-    ----------
-    edges : ndarray of shape (B + 1,)
-        From 0, with an even number of bins: symmetric about ½, which is one of them.
-    points : ndarray of shape (B, 64)
-        Scores in each bin over which functions of a score are averaged.
     """
 
-    edges: np.ndarray
-    points: np.ndarray
+    edges: np.ndarray  # (B + 1,), symmetric about ½ where B is even and low is 0
+    points: np.ndarray  # (B, 64), over which functions of a score are averaged
 
     @classmethod
     def of(cls, n_bins: int, low: float = 0.0) -> ScoreBins:
@@ -74,19 +67,12 @@ class ResidualBins(NamedTuple):
     """Bins (lower, upper] of [−bound, bound], whose widths grow in proportion to the distance to 0.
 
     Residuals beyond the bound are counted at it; those within a bin count as spread evenly.
-
-    Parameters
-    ----------
-    edges : ndarray of shape (B + 1,)
-        Symmetric about 0.
-    mean, absolute, square : ndarray of shape (B,)
-        Means of r, |r| and r² in each bin.
     """
 
-    edges: np.ndarray
-    mean: np.ndarray
-    absolute: np.ndarray
-    square: np.ndarray
+    edges: np.ndarray  # (B + 1,), symmetric about 0
+    mean: np.ndarray  # of r in each bin, (B,)
+    absolute: np.ndarray  # of |r|
+    square: np.ndarray  # of r²
 
     @classmethod
     def of(cls, n_bins: int, bound: float) -> ResidualBins:

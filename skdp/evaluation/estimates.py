@@ -88,24 +88,13 @@ class Estimate:
 class NoisyTable(NamedTuple):
     """Counts with noise, of cells in the last axis; leading axes are independent tables.
 
-    Parameters
-    ----------
-    counts : ndarray of shape (..., n_cells)
-        Noisy counts; of the known total where there is one.
-    variance : float
-        Of the noise on each count, before it was moved to the total.
-    n : int or None
-        Public number of rows, or None where it is private.
-    alike : int, default=1
-        Rows that may be of one person, and count as if they were all alike: the variance of a sum
-        is at most so many times that of independent rows.
-    level : float, default=0.9
-        Nominal coverage of what is read off.
+    Rows of a person count as if all were ``alike``: the variance of a sum is at most so many times
+    that of independent rows.
     """
 
-    counts: np.ndarray
-    variance: float
-    n: int | None
+    counts: np.ndarray  # (..., n_cells), of the known total where there is one
+    variance: float  # of the noise on each, before it was moved to the total
+    n: int | None  # public number of rows
     alike: int = 1
     level: float = LEVEL
 

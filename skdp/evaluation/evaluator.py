@@ -4,22 +4,6 @@ Accuracy, curves and calibration plots on private rows are answers about these r
 functions of one table, of true classes by bins of scores. It is released once, with integer noise:
 pure ε-DP. Test rows are other rows than training rows; split by `DisjointSplit`, a fit at ε and a
 report at ε cost ε together.
-
->>> import numpy as np
->>> from skdp import DisjointSplit, DPVariationalLogisticRegression
->>> from skdp.evaluation import DPEvaluator
->>> from skdp.privacy import privacy_of
->>> rng = np.random.default_rng(0)
->>> X = rng.uniform(-1, 1, (4000, 1))
->>> y = (rng.uniform(-1, 1, 4000) < 2 * X[:, 0]).astype(int)
->>> split = DisjointSplit(4000, test_size=0.5)
->>> model = DPVariationalLogisticRegression(classes=[0, 1], n_samples=2000, data_norm=1.5)
->>> _ = model.fit(*split.take("train", X, y))
->>> report = DPEvaluator(model, n_samples=2000).report(*split.take("test", X, y))
->>> report.accuracy.high - report.accuracy.low < 0.1
-True
->>> round(privacy_of(model, report).epsilon, 6)
-1.0
 """
 
 from __future__ import annotations
@@ -201,9 +185,8 @@ def private_regression_report(
         says, from what was released, where it is far too wide or cuts many of them.
     y_lower, y_upper : array-like of shape (n_samples,) or None, default=None
         Predicted intervals, whose coverage is reported.
-    epsilon, delta, neighboring_relation, unit, groups : optional
-        As of `private_report`.
-    subgroup, subgroups, n_samples, n_bins, level, random_state : optional
+    epsilon, delta, neighboring_relation, unit, groups, subgroup, subgroups, n_samples, \
+n_bins, level, random_state
         As of `private_report`.
 
     Returns
@@ -219,12 +202,9 @@ def private_regression_report(
     --------
     >>> import numpy as np
     >>> from skdp.evaluation import private_regression_report
-    >>> rng = np.random.default_rng(0)
-    >>> predicted = rng.uniform(0, 10, 5000)
-    >>> report = private_regression_report(
-    ...     predicted + rng.normal(size=5000), predicted, target_bounds=(-3, 13),
-    ...     residual_bound=5, n_samples=5000,
-    ... )
+    >>> y, predicted = np.tile([1.0, 3.0], 2500), np.full(5000, 2.0)
+    >>> bounds = {"target_bounds": (0, 4), "residual_bound": 2}
+    >>> report = private_regression_report(y, predicted, n_samples=5000, **bounds)
     >>> abs(report.rmse.value - 1) < 0.1
     True
     """
@@ -274,9 +254,7 @@ class DPEvaluator(BaseEstimator):
     estimator : estimator
         A fitted classifier with `predict_proba`, or a regressor. Its prediction for
         a row must not depend on other rows; the report lists this as assumed.
-    epsilon, delta, neighboring_relation, unit : optional
-        As of `private_report`.
-    n_samples, n_bins, level, random_state : optional
+    epsilon, delta, neighboring_relation, unit, n_samples, n_bins, level, random_state : optional
         As of `private_report`.
     target_bounds, residual_bound : optional
         Of a regressor, as of `private_regression_report`.
@@ -289,13 +267,15 @@ class DPEvaluator(BaseEstimator):
     Examples
     --------
     >>> import numpy as np
-    >>> from skdp import DPVariationalLogisticRegression
+    >>> from skdp import DisjointSplit, DPVariationalLogisticRegression, privacy_of
     >>> from skdp.evaluation import DPEvaluator
-    >>> X, y = np.tile([[-1.0], [1.0]], (500, 1)), np.tile([0, 1], 500)
-    >>> model = DPVariationalLogisticRegression(classes=[0, 1], n_samples=1000).fit(X, y)
-    >>> report = DPEvaluator(model, epsilon=0.5, n_samples=1000).report(X, y)
-    >>> float(report.accuracy) > 0.9
-    True
+    >>> X, y = np.tile([[-1.0], [1.0]], (2000, 1)), np.tile([0, 1], 2000)
+    >>> split = DisjointSplit(4000, test_size=0.5)
+    >>> model = DPVariationalLogisticRegression(classes=[0, 1], n_samples=2000)
+    >>> _ = model.fit(*split.take("train", X, y))
+    >>> report = DPEvaluator(model, n_samples=2000).report(*split.take("test", X, y))
+    >>> float(report.accuracy) > 0.9, round(privacy_of(model, report).epsilon, 6)
+    (True, 1.0)
     """
 
     estimator: Estimator
@@ -340,11 +320,8 @@ class DPEvaluator(BaseEstimator):
 
         Raises
         ------
-        ValueError
-            If the estimator is not fitted, or a parameter or the input is invalid; nothing has
-            been spent then.
-        BudgetExceededError
-            If an open `PrivacyLedger` refuses the release.
+        ValueError, BudgetExceededError
+            As of `private_report`, or if the estimator is not fitted.
         """
         estimator: Any = self.estimator
         try:

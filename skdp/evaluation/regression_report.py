@@ -37,10 +37,9 @@ class RegressionReport(EvaluationReport):
     Examples
     --------
     >>> from skdp.evaluation import private_regression_report
-    >>> report = private_regression_report(
-    ...     [1.0, 2.0, 3.0] * 200, [1.1, 2.1, 2.9] * 200, target_bounds=(0, 4), residual_bound=1,
-    ...     n_samples=600,
-    ... )
+    >>> y, y_pred, public = [1.0, 2.0] * 300, [1.1, 1.9] * 300, {"n_samples": 600}
+    >>> public |= {"target_bounds": (0, 4), "residual_bound": 1}
+    >>> report = private_regression_report(y, y_pred, **public)
     >>> report.rmse.low <= report.rmse.value <= report.rmse.high
     True
     """

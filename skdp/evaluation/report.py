@@ -38,10 +38,7 @@ class _ClassReport(EvaluationReport):
 
     classes_: np.ndarray
 
-    @property
-    def ece(self) -> Estimate:
-        """Expected calibration error."""
-        raise NotImplementedError
+    ece: ClassVar[Any]  # an Estimate
 
     @property
     def caution(self) -> str:
@@ -70,8 +67,8 @@ class _ClassReport(EvaluationReport):
     def _ece(self, right: Any, wrong: Any, confidence: Any, cells: tuple[int, int]) -> Estimate:
         """Calibration error of counts, each a sum over some cells."""
         noise = cells[0] * self.noise_variance_, cells[1] * self.noise_variance_
-        of = {"alike": self.alike, "level": self.level}
-        return calibration_error(right, wrong, confidence, noise, **of)
+        how = {"alike": self.alike, "level": self.level}
+        return calibration_error(right, wrong, confidence, noise, **how)
 
     def _confusion(self, table: NoisyTable, cells: np.ndarray, normalize: str) -> Estimate:
         """Shares of the confusion matrix, of cells (K, K, n_cells) that are 0 or 1."""
@@ -96,6 +93,15 @@ class _ClassReport(EvaluationReport):
             stacked([share(c, d) for c, d in zip(right, whole, strict=True)]),
             stacked([share(c) for c in whole]),
         )
+
+
+def _at_half(name: str, doc: str) -> Any:
+    """Property that says what ½ does as a threshold."""
+
+    def of_half(report: BinaryReport) -> Estimate:
+        return getattr(report._half, name)
+
+    return property(of_half, doc=doc)
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -160,28 +166,13 @@ class BinaryReport(_ClassReport):
         )
 
     @cached_property
-    def _at_half(self) -> ThresholdReport:
+    def _half(self) -> ThresholdReport:
         return self.at(0.5)
 
-    @property
-    def accuracy(self) -> Estimate:
-        """Share of rows whose more probable class is the true one."""
-        return self._at_half.accuracy
-
-    @property
-    def balanced_accuracy(self) -> Estimate:
-        """Mean of the two classes' recalls, at ½."""
-        return self._at_half.balanced_accuracy
-
-    @property
-    def precision(self) -> Estimate:
-        """Of the rows predicted positive at ½, the share that is."""
-        return self._at_half.precision
-
-    @property
-    def recall(self) -> Estimate:
-        """Of the positive rows, the share predicted so at ½."""
-        return self._at_half.recall
+    accuracy = _at_half("accuracy", "Share of rows whose more probable class is the true one.")
+    balanced_accuracy = _at_half("balanced_accuracy", "Mean of the two classes' recalls, at ½.")
+    precision = _at_half("precision", "Of the rows predicted positive at ½, the share that is.")
+    recall = _at_half("recall", "Of the positive rows, the share predicted so at ½.")
 
     @cached_property
     def auc(self) -> Estimate:
@@ -198,14 +189,17 @@ class BinaryReport(_ClassReport):
     @cached_property
     def log_loss(self) -> Estimate:
         """Mean of −log p of the true class, of the binned scores."""
-        loss = -np.log(self.bins_.points).mean(axis=1)
-        return mean(self._cells, np.concatenate([loss[::-1], loss]))
+        return self._mean(-np.log(self.bins_.points))
 
     @cached_property
     def brier(self) -> Estimate:
         """Mean of (p − y)² of the binned scores, with y of 0 and 1."""
-        squares = ((1 - self.bins_.points) ** 2).mean(axis=1)
-        return mean(self._cells, np.concatenate([squares[::-1], squares]))
+        return self._mean((1 - self.bins_.points) ** 2)
+
+    def _mean(self, losses: np.ndarray) -> Estimate:
+        """Mean of a loss at points (n_bins, n) of the true class's probability, by symmetry."""
+        loss = losses.mean(axis=1)
+        return mean(self._cells, np.concatenate([loss[::-1], loss]))
 
     @cached_property
     def ece(self) -> Estimate:

@@ -57,12 +57,10 @@ class CoefficientTable:
     --------
     >>> import numpy as np
     >>> from skdp import DPVariationalLogisticRegression
-    >>> X = np.repeat([[-1.0], [1.0]], 500, axis=0)
-    >>> y = np.repeat([0, 1, 0, 1], [450, 50, 50, 450])
+    >>> X, y = np.repeat([[-1.0], [1.0]], 500, axis=0), np.repeat([0, 1, 0, 1], [450, 50, 50, 450])
     >>> model = DPVariationalLogisticRegression(5.0, classes=[0, 1], n_samples=1000).fit(X, y)
-    >>> table = model.summary()
-    >>> table.ratio_name, bool(table.positive[0] > 0.99)
-    ('odds ratio', True)
+    >>> model.summary().ratio_name
+    'odds ratio'
     """
 
     name: tuple[str, ...]

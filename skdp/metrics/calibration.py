@@ -3,14 +3,10 @@
 Of all rows to which a calibrated classifier gives 0.8, it is right in eight of ten. An error sorts
 rows into bins of confidence and averages the distance between mean confidence and accuracy.
 
->>> from skdp.metrics import expected_calibration_error
->>> y_true, y_prob = [1, 1, 1, 0], [0.9, 0.9, 0.9, 0.9]
->>> print(f"{expected_calibration_error(y_true, y_prob):.2f}")  # says 0.9, is right in 3 of 4
-0.15
-
 In a search, smaller is better, and the scorer must know it:
 
 >>> from sklearn.metrics import make_scorer
+>>> from skdp.metrics import expected_calibration_error
 >>> scorer = make_scorer(
 ...     expected_calibration_error, response_method="predict_proba", greater_is_better=False
 ... )
@@ -89,9 +85,9 @@ def expected_calibration_error(
     Examples
     --------
     >>> from skdp.metrics import expected_calibration_error
-    >>> y_prob = [[0.7, 0.2, 0.1], [0.1, 0.3, 0.6], [0.2, 0.5, 0.3]]
-    >>> print(f"{expected_calibration_error(['a', 'c', 'b'], y_prob):.2f}")
-    0.40
+    >>> y_prob = [0.9, 0.9, 0.9, 0.9]  # is right in 3 of 4
+    >>> print(f"{expected_calibration_error([1, 1, 1, 0], y_prob):.2f}")
+    0.15
     """
     predictions = check_predictions(y_true, y_prob, sample_weight, labels, pos_label)
     return tabulate(outcomes(predictions), n_bins, "uniform").calibration_error
@@ -113,11 +109,7 @@ def static_calibration_error(
 
     Parameters
     ----------
-    y_true, y_prob : array-like
-        As in `expected_calibration_error`.
-    n_bins : int, default=15
-        Number of bins ≥ 1 in [0, 1].
-    sample_weight, labels, pos_label : optional
+    y_true, y_prob, n_bins, sample_weight, labels, pos_label : optional
         As in `expected_calibration_error`.
 
     Returns
@@ -157,11 +149,9 @@ def adaptive_calibration_error(
 
     Parameters
     ----------
-    y_true, y_prob : array-like
-        As in `expected_calibration_error`.
     n_bins : int, default=15
         Number of bins ≥ 1, each with about n_samples / n_bins rows.
-    sample_weight, labels, pos_label : optional
+    y_true, y_prob, sample_weight, labels, pos_label : optional
         As in `expected_calibration_error`.
 
     Returns

@@ -92,18 +92,14 @@ def reliability_table(
 
     Parameters
     ----------
-    y_true, y_prob : array-like
+    y_true, y_prob, n_bins, sample_weight, labels, pos_label : optional
         As in `expected_calibration_error`.
-    n_bins : int, default=15
-        Number of bins ≥ 1.
     strategy : {"uniform", "quantile"}, default="uniform"
         Bins of equal width in [0, 1], or of equal mass. Rows of equal confidence always share a
         bin, so with ties the masses are as equal as the ties allow.
     class_label : int, float, bool or str, default=None
         A class: its probability against how often it was the true one. None takes the most
         probable class of each row (the first of several), against how often it was right.
-    sample_weight, labels, pos_label : optional
-        As in `expected_calibration_error`.
 
     Returns
     -------
@@ -117,11 +113,8 @@ def reliability_table(
     Examples
     --------
     >>> from skdp.metrics import reliability_table
-    >>> y_prob = [[0.7, 0.2, 0.1], [0.1, 0.3, 0.6], [0.2, 0.5, 0.3]]
-    >>> table = reliability_table(["a", "c", "a"], y_prob, n_bins=2, class_label="a",
-    ...                           labels=["a", "b", "c"])
-    >>> table.counts, table.accuracy
-    (array([2., 1.]), array([0.5, 1. ]))
+    >>> reliability_table([0, 1, 1], [0.2, 0.1, 0.7], n_bins=2, class_label=1).accuracy
+    array([0.5, 1. ])
     """
     predictions = check_predictions(y_true, y_prob, sample_weight, labels, pos_label)
     return tabulate(outcomes(predictions, class_label), n_bins, strategy)

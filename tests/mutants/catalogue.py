@@ -1798,10 +1798,10 @@ SECTIONS = {
 -rows_of_persons(groups, n, most, key)
 +rows_of_persons(groups, n, None, key)
 @@ TableRelease.run: a report is charged after the release
--report = charged(self, plan, given, groups=groups)
+-report = charged(self, plan, beside.marked, groups=groups)
 +pass
 @@ TableRelease.run: a report does not look at the mark of its rows
--charged(self, plan, given, groups=groups)
+-charged(self, plan, beside.marked, groups=groups)
 +charged(self, plan, (None, None))
 @@ TableRelease.run: the total of persons' rows counts as public
 -n if relation.n_is_public else None
@@ -1810,7 +1810,7 @@ SECTIONS = {
 @@ _read: a report on chunks takes persons for rows
 -chunk.y is None or chunk.groups is not None
 +chunk.y is None
---- evaluation/_tables.py; tests/evaluation/test_release.py
+--- evaluation/_release.py; tests/evaluation/test_release.py
 @@ missed: a warning tells of a residual that no double holds
 -np.errstate(over="ignore")
 +np.errstate()
