@@ -190,7 +190,7 @@ def dask_plain(path, n_passes, n_workers):
         return {"seconds": time.perf_counter() - began}
 
 
-def nothing(chunk):
+def nothing(number, chunk):
     """Stand for a task that costs nothing."""
 
 
@@ -198,15 +198,15 @@ def overhead(path, n_tasks, n_workers):
     """Tell what a task costs that does nothing."""
     import dask.array as da
 
-    from skdp.rows.chunk_tasks import OnRows
+    from skdp.rows.chunk_tasks import Ask
     from skdp.rows.dask_rows import DaskRows
 
     start, client = cluster(n_workers)
     with start, client:
         rows = DaskRows(da.ones((n_tasks, 1), chunks=(1, 1)))
-        list(rows.each(OnRows(nothing), range(n_tasks)))
+        list(rows.each(Ask(nothing), range(n_tasks)))
         began = time.perf_counter()
-        list(rows.each(OnRows(nothing), range(n_tasks)))
+        list(rows.each(Ask(nothing), range(n_tasks)))
         return {"seconds": (time.perf_counter() - began) / n_tasks}
 
 

@@ -26,8 +26,7 @@ from skdp.engine.sampling import FullBatch
 from skdp.fitting.streams import Streams
 from skdp.rows.bounded_sum import CHUNK_ROWS
 from skdp.rows.chunks import rows_of
-from skdp.rows.clipping import row_bound
-from skdp.rows.coded import gram
+from skdp.rows.clipping import gram, row_bound
 from skdp.rows.records import LinearBatch, LinearRows, Rows
 
 HYPER_SCALE = 2.0  # of τ, in the mean of a row at the norm bound

@@ -57,7 +57,10 @@ class Records(NamedTuple):
         if isinstance(self.X, ArrayInChunks):
             return (self.X.fingerprints,)
         arrays = tuple(array for array in self if array is not None)
-        return (*self.X.arrays, *arrays[1:]) if isinstance(self.X, SparseRows) else arrays
+        if isinstance(self.X, SparseRows):
+            matrix = self.X.matrix
+            return matrix.data, matrix.indices, matrix.indptr, *arrays[1:]
+        return arrays
 
 
 def read(

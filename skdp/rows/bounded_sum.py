@@ -37,21 +37,11 @@ OPPOSITE, POSITIVE, NUMBERS = 2.0, math.sqrt(2.0), 1.0
 
 
 class BoundedSum:
-    """A sum of terms, one per record, each of bounded Euclidean norm; a null record adds nothing.
+    """A sum of terms, one per record, each of bounded norm; a null record adds nothing."""
 
-    Attributes
-    ----------
-    rounding : float
-        What the error of the computed sum adds to a bound, relative, on two neighbours together.
-    apart : float
-        How far apart the terms of two records can be, in units of C: at most 2, at least 1.
-    together : float
-        The same of sums of several terms, scaled down to a norm: of two persons.
-    """
-
-    rounding = ROUNDING
-    apart = OPPOSITE
-    together = OPPOSITE
+    rounding = ROUNDING  # of the computed sum, relative to a bound, on two neighbours together
+    apart = OPPOSITE  # how far apart the terms of two records can be, in units of C: in [1, 2]
+    together = OPPOSITE  # the same of sums of several terms, scaled down to a norm: of two persons
 
     @property
     def record_bound(self) -> float:
@@ -64,13 +54,7 @@ class BoundedSum:
         return self.record_bound * (1 + self.rounding)
 
     def moved_by(self, neighboring_relation: str) -> float:
-        """How far neighbours can move the sum, in exact arithmetic.
-
-        Parameters
-        ----------
-        neighboring_relation : {"zero_out", "add_or_remove_one", "replace_one"}
-            Who is a neighbour.
-        """
+        """How far neighbours can move the sum, in exact arithmetic."""
         null = check_relation(neighboring_relation).null_record
         return self.record_bound * (1.0 if null else self.apart)
 

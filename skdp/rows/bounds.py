@@ -58,11 +58,46 @@ class Carrier:
     _declared: Declared | None = None
 
 
-class BoundedRows(Carrier, np.ndarray):
-    """An array that carries a norm; None is a norm that was lost.
+class _Container(Carrier):
+    """Rows in a container of a library; copies and pickles keep the norm.
 
-    Any operation but a join of columns, a slice too, gives an ordinary array.
+    No filter copies in this way, and scikit-learn does; a pipeline's cache, which pickles, must not
+    change what a fit does.
     """
+
+    _library: ClassVar[Any]  # the container's own class, known by name in a pickle
+
+    def __copy__(self) -> Any:
+        return carried(self._copied(), self._declared)
+
+    def __deepcopy__(self, memo: Any) -> Any:
+        return carried(self._copied(), self._declared)
+
+    def _copied(self) -> Any:
+        return self._library(self, copy=True)
+
+    def __reduce__(self) -> tuple[Callable, tuple[Any, Declared | None]]:
+        return carried, (self._library(self), self._declared)
+
+
+class LoneArray(np.ndarray):
+    """An array that looks like an ordinary one, as which whatever is made of it comes out."""
+
+    def __array_wrap__(self, array: Any, context: Any = None, return_scalar: bool = False) -> Any:
+        return np.asarray(array)[()] if return_scalar else np.asarray(array)
+
+    def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        result = super().__array_function__(func, types, args, kwargs)
+        return np.asarray(result) if isinstance(result, LoneArray) else result
+
+    def __repr__(self) -> str:
+        return repr(np.asarray(self))
+
+
+class BoundedRows(_Container, LoneArray):
+    """An array that carries a norm, None for one that was lost; a join of columns keeps it."""
+
+    _library = staticmethod(np.array)
 
     def __new__(cls, rows: np.ndarray, row_norm: float | None) -> BoundedRows:
         """View the rows."""
@@ -79,41 +114,19 @@ class BoundedRows(Carrier, np.ndarray):
         """Give an ordinary array, or a number."""
         return np.asarray(self)[key]
 
-    def __array_wrap__(self, array: Any, context: Any = None, return_scalar: bool = False) -> Any:
-        """Give an ordinary array, or a number."""
-        return np.asarray(array)[()] if return_scalar else np.asarray(array)
-
     def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
         """Give an ordinary array, or the norm of the whole to a join of columns."""
-        result = super().__array_function__(func, types, args, kwargs)
+        result = np.ndarray.__array_function__(self, func, types, args, kwargs)
         if not isinstance(result, np.ndarray) or declared(result) is not None:
-            return result
+            return result  # of hstack, which has called concatenate
         axis = args[1] if len(args) > 1 else kwargs.get("axis", 0)
         if func is np.concatenate and axis in (1, -1) and result.ndim == 2:
-            return carried(np.asarray(result), _joined(args[0], result.shape[1]))
+            return carried(result, _joined(args[0], result.shape[1]))
         return np.asarray(result)
 
-    def __repr__(self) -> str:
-        """Look like the ordinary array."""
-        return repr(np.asarray(self))
 
-    def __copy__(self) -> Any:
-        """Keep the norm."""
-        return carried(np.array(self), self._declared)
-
-    def __deepcopy__(self, memo: Any) -> Any:
-        """Keep the norm."""
-        return carried(np.array(self), self._declared)
-
-    def __reduce__(self) -> tuple[Callable, tuple[np.ndarray, Declared | None]]:
-        """Keep the norm in a pickle: a pipeline's cache must not change what a fit does."""
-        return carried, (np.asarray(self), self._declared)
-
-
-class _Frame(Carrier):
+class _Frame(_Container):
     """What the subclasses of pandas' and polars' frames share."""
-
-    _library: ClassVar[Any]  # the library's own class
 
     def __array__(self, *args: Any, **kwargs: Any) -> Any:
         """Give an array that carries the norm, where frames are joined as arrays."""
@@ -125,17 +138,8 @@ class _Frame(Carrier):
             return func([np.asanyarray(part) for part in args[0]], *args[1:], **kwargs)
         return np.empty(0).__array_function__(func, (), args, kwargs)
 
-    def __copy__(self) -> Any:
-        """Keep the norm: no filter copies in this way, and scikit-learn does."""
-        return carried(self._library.__copy__(self), self._declared)
-
-    def __deepcopy__(self, memo: Any) -> Any:
-        """Keep the norm."""
-        return carried(self._library.__deepcopy__(self, memo), self._declared)
-
-    def __reduce__(self) -> tuple[Callable, tuple[Any, Declared | None]]:
-        """Keep the norm in a pickle, and do without the name of a class made at run time."""
-        return carried, (self._library(self), self._declared)
+    def _copied(self) -> Any:
+        return self._library.__copy__(self)
 
 
 class _PandasFrame(_Frame):
@@ -157,16 +161,16 @@ class _PandasFrame(_Frame):
 
     def rename(self, *args: Any, **kwargs: Any) -> Any:
         """Keep the norm: other names, the same rows."""
-        renamed = self._library.rename(self, *args, **kwargs)
-        if renamed is not None:
-            renamed._declared = self._declared
-        return renamed
+        return self._renamed(self._library.rename(self, *args, **kwargs))
 
     def add_prefix(self, *args: Any, **kwargs: Any) -> Any:
         """Keep the norm: other names, the same rows."""
-        renamed = self._library.add_prefix(self, *args, **kwargs)
-        renamed._declared = self._declared
-        return renamed
+        return self._renamed(self._library.add_prefix(self, *args, **kwargs))
+
+    def _renamed(self, frame: Any) -> Any:
+        if frame is not None:  # it was renamed in place
+            frame._declared = self._declared
+        return frame
 
     def __reduce__(self) -> tuple[Callable, tuple[Any, Declared | None]]:
         """Keep the norm, and what pandas keeps with a frame."""
@@ -196,25 +200,7 @@ class _PolarsFrame(_Frame):
         self._library.columns.fset(self, names)
 
 
-class _Sparse(Carrier):
-    """A sparse matrix of scipy that carries a norm; what is computed from it does not."""
-
-    _library: ClassVar[Any]
-
-    def __copy__(self) -> Any:
-        """Keep the norm."""
-        return carried(self._library(self, copy=True), self._declared)
-
-    def __deepcopy__(self, memo: Any) -> Any:
-        """Keep the norm."""
-        return carried(self._library(self, copy=True), self._declared)
-
-    def __reduce__(self) -> tuple[Callable, tuple[Any, Declared | None]]:
-        """Keep the norm in a pickle, and do without the name of a class made at run time."""
-        return carried, (self._library(self), self._declared)
-
-
-_FRAMES = {"pandas": _PandasFrame, "polars": _PolarsFrame, "scipy": _Sparse}
+_CONTAINERS = {"pandas": _PandasFrame, "polars": _PolarsFrame, "scipy": _Container}
 
 
 @cache
@@ -222,7 +208,7 @@ def _carrier(kind: type) -> Any:
     """Make the class of frames that carry a norm; None where the library is another one."""
     if issubclass(kind, Carrier):
         return kind
-    mixin = _FRAMES.get(kind.__module__.partition(".")[0])
+    mixin = _CONTAINERS.get(kind.__module__.partition(".")[0])
     if mixin is None:
         return None
     # scikit-learn finds the library of a frame by the module of its class.

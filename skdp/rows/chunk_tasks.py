@@ -1,7 +1,7 @@
 """What is done with a chunk of rows: looked at, scattered by person, worked on.
 
-`Look` and `Work` are pure functions of a chunk and of what they hold; `skdp.rows.chunks` says who
-asks for them.
+Tasks are pure functions of a chunk and of what they hold; `skdp.rows.chunks` says who asks for
+them.
 """
 
 from __future__ import annotations
@@ -20,6 +20,9 @@ from skdp.rows.persons import label_digests
 from skdp.rows.records import Drawn, Rows, Selection, own_of
 
 _PIECE = 2**30  # bytes that are hashed at once
+UNREADABLE = "cannot be read"
+ALL_EMPTY = "Expected at least one row, but all chunks are empty."
+_NO_ROWS = "Expected X and y to be arrays or frames of as many rows as there are persons' labels."
 
 
 class Chunk(NamedTuple):
@@ -30,7 +33,9 @@ class Chunk(NamedTuple):
     groups: Any = None
 
 
-UNREADABLE = "cannot be read"
+Load = Callable[[int], Chunk]
+Task = Callable[[int, Load], Any]  # number of a chunk, and what reads it -> an answer
+Read = Callable[[Chunk], tuple[Any, Any]]  # chunk -> records, and what is public about them
 
 
 def n_rows_of(X: Any) -> int:
@@ -38,29 +43,15 @@ def n_rows_of(X: Any) -> int:
     return X.shape[0] if hasattr(X, "shape") else len(X)
 
 
-# --- what is done with a chunk ------------------------------------------------------------------
-
-Load = Callable[[int], Chunk]
-
-Task = Callable[[int, Load], Any]  # number of a chunk, and what reads it -> an answer
-
-Read = Callable[[Chunk], tuple[Any, Any]]  # chunk -> records, and what is public about them
+# --- before the charge --------------------------------------------------------------------------
 
 
 class Misread(ValueError):
     """A chunk cannot be read, for a reason whose words quote no value."""
 
 
-def words_of(error: Exception) -> str:
-    """What may be said of an error in reading: whose words, or whose name, it has is unknown."""
-    if isinstance(error, Misread):
-        return str(error)
-    known = type(error).__module__ == "builtins"
-    return f"X {UNREADABLE} ({type(error).__name__ if known else 'an error of its own'})."
-
-
 class Seen(NamedTuple):
-    """What the first look at a chunk returns."""
+    """What is told of a chunk that has rows."""
 
     n_rows: int = 0
     n_records: int = 0
@@ -71,72 +62,60 @@ class Seen(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Look:
-    """Read a chunk for the first time, and check it."""
+class Ask:
+    """Read a chunk, and ask a function of its number and of what it holds."""
 
-    read: Read = field(repr=False)
-    key: bytes = field(repr=False)
-    empty: bool = field(default=False, repr=False)  # look at a chunk without rows too
+    function: Callable[[int, Chunk], Seen] = field(repr=False)
+    empty: bool = field(default=False, repr=False)  # ask about a chunk without rows too
 
-    def __call__(self, number: int, load: Load) -> Seen:
-        """Return what is public about the chunk, or what is wrong with it."""
+    def __call__(self, number: int, load: Load) -> Seen | None:
+        """Return the answer, or what is wrong in words that quote no value; None without rows."""
+        is_read = False
         try:
             chunk = load(number)
-            n_rows = n_rows_of(chunk.X)
+            if not n_rows_of(chunk.X) and not self.empty:
+                return None
+            is_read = True
+            return self.function(number, chunk)
         except Exception as error:
-            return Seen(problem=words_of(error))
-        if not n_rows and not self.empty:
-            return Seen()
-        try:
-            records, public = self.read(chunk)
-        except (ValueError, TypeError, Warning) as error:  # whose words quote no value
-            return Seen(problem=str(error))
-        except Exception as error:
-            return Seen(problem=words_of(error))
-        starts = getattr(records, "starts", None)
-        n_records = n_rows if starts is None else len(starts) - 1
-        kinds = tuple(None if a is None else (a.shape[1:], a.dtype) for a in records)
-        n_rows, tag = len(records[0]), fingerprint(self.key, number, records)
-        return Seen(n_rows, n_records, tag, public, kinds)
+            of_a_check = is_read and isinstance(error, ValueError | TypeError | Warning)
+            if of_a_check or isinstance(error, Misread):
+                return Seen(problem=str(error))  # which quotes no value
+            # Whose words, or whose name, another error has is unknown.
+            known = type(error).__module__ == "builtins"
+            name = type(error).__name__ if known else "an error of its own"
+            return Seen(problem=f"X {UNREADABLE} ({name}).")
 
 
-@dataclass(frozen=True)
-class Scatter:
-    """Read a chunk, and keep its rows for the chunks of their persons."""
-
-    key: bytes = field(repr=False)
-    n_chunks: int = field(repr=False)
-    keep: Callable[[int, Chunk], None] = field(repr=False)
-
-    def __call__(self, number: int, load: Load) -> Seen:
-        """Return what is public about the chunk, or what is wrong with it."""
-        try:
-            chunk = load(number)
-            n_rows = n_rows_of(chunk.X)
-        except Exception as error:
-            return Seen(problem=words_of(error))
-        if not n_rows:
-            return Seen()
-        if chunk.groups is None:
-            return Seen(problem="Expected (X, y, groups) where persons are protected: it has none.")
-        try:
-            keys = (self.key, self.key[::-1] + b"2")
-            digests = [d[c] for d, c in (label_digests(chunk.groups, n_rows, k) for k in keys)]
-            persons = np.stack(digests, axis=1).view("S16")[:, 0]  # 128 bits: no two are one
-            X, y = (a if hasattr(a, "dtype") or a is None else _array(a) for a in chunk[:2])
-            for own in range(self.n_chunks):
-                rows = np.flatnonzero(digests[0] % np.uint64(self.n_chunks) == own)
-                if len(rows):
-                    piece = Chunk(_rows_at(X, rows), _rows_at(y, rows), persons[rows])
-                    self.keep(own, piece)
-        except (ValueError, TypeError) as error:  # of labels, which it does not quote
-            return Seen(problem=str(error) if type(error) is ValueError else _NO_ROWS)
-        except Exception:
-            return Seen(problem="It cannot be written.")
-        return Seen(n_rows, n_rows, kinds=tuple(map(_kind, (X, y))))
+def look(read: Read, key: bytes, number: int, chunk: Chunk) -> Seen:
+    """Check a chunk, and tell what is public about it."""
+    records, public = read(chunk)
+    n_rows, starts = len(records[0]), getattr(records, "starts", None)
+    n_records = n_rows if starts is None else len(starts) - 1
+    kinds = tuple(None if a is None else (a.shape[1:], a.dtype) for a in records)
+    return Seen(n_rows, n_records, fingerprint(key, number, records), public, kinds)
 
 
-_NO_ROWS = "Expected X and y to be arrays or frames of as many rows as there are persons' labels."
+def scatter(
+    key: bytes, n_chunks: int, keep: Callable[[int, Chunk], None], number: int, chunk: Chunk
+) -> Seen:
+    """Keep the rows of a chunk for the chunks of their persons."""
+    if chunk.groups is None:
+        raise Misread("Expected (X, y, groups) where persons are protected: it has none.")
+    n_rows = n_rows_of(chunk.X)
+    keys = (key, key[::-1] + b"2")
+    digests = [d[c] for d, c in (label_digests(chunk.groups, n_rows, k) for k in keys)]
+    persons = np.stack(digests, axis=1).view("S16")[:, 0]  # 128 bits: no two are one
+    try:
+        X, y = (a if hasattr(a, "dtype") or a is None else _array(a) for a in chunk[:2])
+        for own in range(n_chunks):
+            rows = np.flatnonzero(digests[0] % np.uint64(n_chunks) == own)
+            if len(rows):
+                keep(own, Chunk(_rows_at(X, rows), _rows_at(y, rows), persons[rows]))
+        return Seen(n_rows, n_rows, kinds=(_kind(X), _kind(y)))
+    except Exception as error:
+        of_rows = isinstance(error, ValueError | TypeError | IndexError)
+        raise Misread(_NO_ROWS if of_rows else "It cannot be written.") from None
 
 
 def _array(rows: Any) -> Any:
@@ -159,9 +138,7 @@ def _rows_at(rows: Any, at: np.ndarray) -> Any:
 def joined(pieces: Sequence[Chunk | None]) -> Chunk:
     """Join the pieces of a chunk, of which some may be missing."""
     found = [piece for piece in pieces if piece is not None]
-    if not found:
-        return Chunk(np.empty((0, 0)))
-    return Chunk(*map(_joined, zip(*found, strict=True)))
+    return Chunk(*map(_joined, zip(*found, strict=True))) if found else Chunk(np.empty((0, 0)))
 
 
 def _joined(parts: Sequence[Any]) -> Any:
@@ -174,10 +151,74 @@ def _joined(parts: Sequence[Any]) -> Any:
     return np.concatenate(parts)
 
 
+def agreed(answers: Iterable[Seen | None], n_chunks: int | None = None) -> dict[int, Seen]:
+    """Return the answers of the chunks that have rows, by number; refuse what is wrong.
+
+    Where their number is public, it is said which chunk is wrong.
+    """
+    found: dict[int, Seen] = {}
+    for number, seen in enumerate(answers):
+        if seen is None:
+            continue
+        chunk = "A chunk" if n_chunks is None else f"Chunk {number} of {n_chunks}"
+        if seen.problem:
+            raise ValueError(f"{chunk}: {seen.problem}")
+        first = next(iter(found.values()), seen)
+        if not (_same(seen.kinds, first.kinds) and _same(seen.public, first.public)):
+            raise ValueError(
+                f"{chunk} has other columns or types than those before it, or other classes: give "
+                "all chunks the same, and declare classes=[...] if one may be absent from a chunk."
+            )
+        found[number] = seen
+    return found
+
+
+def _same(a: Any, b: Any) -> bool:
+    """Whether public facts are the same; arrays may be among them."""
+    if isinstance(a, np.ndarray) or isinstance(b, np.ndarray):
+        return np.array_equal(a, b)
+    if isinstance(a, dict) and isinstance(b, dict):
+        return a.keys() == b.keys() and all(_same(a[key], b[key]) for key in a)
+    if isinstance(a, tuple | list) and isinstance(b, tuple | list):
+        return len(a) == len(b) and all(map(_same, a, b))
+    return bool(a == b)
+
+
+# --- after it -----------------------------------------------------------------------------------
+
+
 class Lost(NamedTuple):
     """Stands for a sum that cannot be had. Of what chunk and why it does not say."""
 
     words: str = ""  # said before the charge
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How a fit reads its chunks, and what it saw of each at the first look.
+
+    Parameters
+    ----------
+    read : callable
+        Chunk -> records, and what is public about them.
+    key : bytes
+        Of the fingerprints.
+    places : dict
+        Numbers of the first record and of the one after the last, of each chunk that has any.
+    fingerprints : dict
+        Of each of them.
+    seconds : float
+        That the first look took.
+    changes : tuple of callable
+        What is done to the records after they were read.
+    """
+
+    read: Read = field(repr=False)
+    key: bytes = field(repr=False)
+    places: dict[int, tuple[int, int]] = field(repr=False)
+    fingerprints: dict[int, bytes] = field(repr=False)
+    seconds: float = field(repr=False)
+    changes: tuple[Callable[[Any], Any], ...] = field(default=(), repr=False)
 
 
 @dataclass(frozen=True)
@@ -220,82 +261,14 @@ def fingerprint(key: bytes, number: int, records: Iterable[Any]) -> bytes:
             continue
         transposed = array.flags.f_contiguous and not array.flags.c_contiguous
         said = array.dtype.str, array.shape, transposed, row_norm(array)
-        plain = np.asarray(array)
-        flat: Any = (
-            np.ascontiguousarray(plain.T if transposed else plain).reshape(-1).view(np.uint8)
-        )
         code.authenticate_additional_data(repr(said).encode())
+        plain = np.asarray(array)
+        flat: Any = np.ascontiguousarray(plain.T if transposed else plain)
+        flat = flat.reshape(-1).view(np.uint8)
         for start in range(0, len(flat), _PIECE):
             code.authenticate_additional_data(memoryview(flat[start : start + _PIECE]))
     code.finalize()
     return code.tag
-
-
-# --- a fit's rows -------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Reading:
-    """How a fit reads its chunks, and what it saw of each at the first look.
-
-    Parameters
-    ----------
-    read : callable
-        Chunk -> records, and what is public about them.
-    key : bytes
-        Of the fingerprints.
-    places : dict
-        Numbers of the first record and of the one after the last, of each chunk that has any.
-    fingerprints : dict
-        Of each of them.
-    seconds : float
-        That the first look took.
-    changes : tuple of callable
-        What is done to the records after they were read.
-    """
-
-    read: Read = field(repr=False)
-    key: bytes = field(repr=False)
-    places: dict[int, tuple[int, int]] = field(repr=False)
-    fingerprints: dict[int, bytes] = field(repr=False)
-    seconds: float = field(repr=False)
-    changes: tuple[Callable[[Any], Any], ...] = field(default=(), repr=False)
-
-
-def agreed(answers: Iterable[Seen], n_chunks: int | None = None) -> dict[int, Seen]:
-    """Return the answers of the chunks that were looked at, by number; refuse what is wrong.
-
-    Where their number is public, it is said which chunk is wrong.
-    """
-    found: dict[int, Seen] = {}
-    for number, seen in enumerate(answers):
-        chunk = "A chunk" if n_chunks is None else f"Chunk {number} of {n_chunks}"
-        if seen.problem:
-            raise ValueError(f"{chunk}: {seen.problem}")
-        if not seen.kinds:
-            continue
-        first = next(iter(found.values()), seen)
-        if not (_same(seen.kinds, first.kinds) and _same(seen.public, first.public)):
-            raise ValueError(
-                f"{chunk} has other columns or types than those before it, or other classes: give "
-                "all chunks the same, and declare classes=[...] if one may be absent from a chunk."
-            )
-        found[number] = seen
-    return found
-
-
-ALL_EMPTY = "Expected at least one row, but all chunks are empty."
-
-
-def _same(a: Any, b: Any) -> bool:
-    """Whether public facts are the same; arrays may be among them."""
-    if isinstance(a, np.ndarray) or isinstance(b, np.ndarray):
-        return np.array_equal(a, b)
-    if isinstance(a, dict) and isinstance(b, dict):
-        return a.keys() == b.keys() and all(_same(a[key], b[key]) for key in a)
-    if isinstance(a, tuple | list) and isinstance(b, tuple | list):
-        return len(a) == len(b) and all(map(_same, a, b))
-    return bool(a == b)
 
 
 def added(parts: Iterable[Any]) -> Any:
@@ -311,27 +284,3 @@ def added(parts: Iterable[Any]) -> Any:
             found.append((height, part))
     sums = [total for _, total in found[::-1]]
     return reduce(lambda later, earlier: earlier + later, sums) if sums else None
-
-
-@dataclass(frozen=True)
-class OnRows:
-    """Call a function of a chunk that has rows."""
-
-    function: Callable[[Chunk], Any] = field(repr=False)
-    empty: bool = field(default=False, repr=False)  # call it of a chunk without rows too
-
-    def __call__(self, number: int, load: Load) -> tuple[Any, str] | None:
-        """Return what it returns, and what is wrong; None for a chunk without rows."""
-        try:
-            chunk = load(number)
-            n_rows = n_rows_of(chunk.X)
-        except Exception as error:
-            return None, words_of(error)
-        if not n_rows and not self.empty:
-            return None
-        try:
-            return self.function(chunk), ""
-        except (ValueError, TypeError, Warning) as error:  # whose words quote no value
-            return None, str(error)
-        except Exception as error:
-            return None, words_of(error)

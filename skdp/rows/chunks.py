@@ -18,11 +18,11 @@ a matter of who adds up:
    answered, once, where the fit runs. A chunk that cannot be read again, or that holds other rows,
    ends the fit, whose charge stands: a sum of the others would be another query than was charged.
 
-`Look` and `Work` are pure functions of a chunk and of what they hold: parameters, released values
-and a step's key. `ChunkedRows.each` does them here, one after the other; where chunks live on other
-machines (`skdp.rows.dask_rows`), it does them there, and nothing else changes. What they hold does
-not show in their repr, and what goes wrong in them comes back as words, never as an exception
-with rows in its frames.
+Tasks (`skdp.rows.chunk_tasks`) are pure functions of a chunk and of what they hold: parameters,
+released values and a step's key. `ChunkedRows.each` does them here, one after the other; where
+chunks live on other machines (`skdp.rows.dask_rows`), it does them there, and nothing else changes.
+What they hold does not show in their repr, and what goes wrong in them comes back as words, never
+as an exception with rows in its frames.
 
 *Fingerprints* are AES-GMAC under a key that only the fit knows, which is gone with it: rows that
 change by accident, or by somebody who does not know the key, go unnoticed with probability below
@@ -32,13 +32,12 @@ change by accident, or by somebody who does not know the key, go unnoticed with 
 from __future__ import annotations
 
 import copy
-import os
 import pickle
 import shutil
 import tempfile
 import time
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -136,25 +135,13 @@ class ChunkedRows:
     def by_person(self, key: bytes) -> ChunkedRows:
         """Bring the rows of each person together, in as many chunks, which lie in temporary files.
 
-        Parameters
-        ----------
-        key : bytes
-            Of the hash of a person's label, which decides on the chunk and is all that is kept.
-
-        Returns
-        -------
-        ChunkedRows
-            When it is gone, so are the files.
-
-        Raises
-        ------
-        ValueError
-            If a chunk cannot be read, has no labels, or other columns or types than the others.
+        A keyed hash of a person's label decides on the chunk, and is all that is kept of it. When
+        the rows are gone, so are the files.
         """
         folder = tempfile.mkdtemp(prefix="skdp-")
         together = ChunkedRows(partial(_gathered, folder), self.n_chunks)
         weakref.finalize(together, shutil.rmtree, folder, ignore_errors=True)
-        task = tasks.Scatter(key, self.n_chunks, partial(_append, folder))
+        task = tasks.Ask(partial(tasks.scatter, key, self.n_chunks, partial(_append, folder)))
         found = tasks.agreed(ChunkedRows.each(self, task, range(self.n_chunks)))
         return together if found else self
 
@@ -210,19 +197,15 @@ def _mapped(load: Callable[[int], Chunk], function: Callable[[Any], Any], number
         return chunk._replace(X=np.empty((0, 0)))  # a step may take no empty chunk
 
 
-def _file(folder: str, number: int) -> str:
-    return os.path.join(folder, f"{number}.rows")
-
-
 def _append(folder: str, number: int, piece: Chunk) -> None:
-    with open(_file(folder, number), "ab") as file:
+    with open(f"{folder}/{number}.rows", "ab") as file:
         pickle.dump(piece, file)
 
 
 def _gathered(folder: str, number: int) -> Chunk:
     """Read the pieces of a chunk of persons."""
     pieces: list[Chunk] = []
-    with suppress(FileNotFoundError), open(_file(folder, number), "rb") as file, suppress(EOFError):
+    with suppress(FileNotFoundError, EOFError), open(f"{folder}/{number}.rows", "rb") as file:
         while True:
             pieces.append(pickle.load(file))
     return tasks.joined(pieces)
@@ -252,29 +235,15 @@ def first_look(
 ) -> tuple[list[Any], Any]:
     """Look at each chunk once; return what is known of the arrays, and what is public about them.
 
-    Parameters
-    ----------
-    rows : ChunkedRows
-        The source.
-    read : callable
-        Chunk -> records, and what is public about them; pure.
-    key : bytes of length 16
-        Of the fingerprints; secret.
-    n_is_public : bool
-        Whether it may be said how many rows or chunks there are, or that there are none.
-
-    Raises
-    ------
-    ValueError
-        If a chunk cannot be read or is invalid, chunks differ in what is public about them, or all
-        are empty where that is public.
+    ``read`` is pure; the key, of 16 bytes, is that of the fingerprints, and secret. Where
+    ``n_is_public``, it is said which chunk is wrong, and refused that there are no rows.
     """
     began, n, places = time.perf_counter(), 0, {}
-    n_chunks = rows.n_chunks if n_is_public else None
-    seen = tasks.agreed(rows.each(tasks.Look(read, key), range(rows.n_chunks)), n_chunks)
+    look, n_chunks = partial(tasks.look, read, key), rows.n_chunks if n_is_public else None
+    seen = tasks.agreed(rows.each(tasks.Ask(look), range(rows.n_chunks)), n_chunks)
     if not seen and n_is_public:
         raise ValueError(tasks.ALL_EMPTY)
-    seen = seen or tasks.agreed(rows.each(tasks.Look(read, key, empty=True), [0]))
+    seen = seen or tasks.agreed(rows.each(tasks.Ask(look, empty=True), [0]))
     for number, one in seen.items():
         places[number], n = (n, n + one.n_records), n + one.n_records
     tags = {number: one.fingerprint for number, one in seen.items()}
@@ -289,17 +258,7 @@ def first_look(
 
 
 class ChunkSums:
-    """Rows of a run, in chunks of which each has its part in a sum.
-
-    Parameters
-    ----------
-    rows : ChunkedRows
-        The source.
-    reading : Reading
-        Of the fit.
-    build : callable
-        Makes the rows of a run of the records of a chunk.
-    """
+    """Rows of a run, in chunks of which each has its part in a sum: ``build`` makes its rows."""
 
     def __init__(
         self, rows: ChunkedRows, reading: tasks.Reading, build: Callable[[Any], Rows]
@@ -355,7 +314,7 @@ def targets_of(X: Any, y: Any) -> Any:
 def on_rows(
     rows: ChunkedRows,
     function: Callable[[Chunk], Any],
-    numbers: Sequence[int],
+    numbers: Iterable[int],
     *,
     empty: bool = False,
 ) -> Iterator[Any]:
@@ -363,8 +322,12 @@ def on_rows(
 
     Of which chunk an error is, it does not say: whether that is public is not known here.
     """
-    for found in rows.each(tasks.OnRows(function, empty), numbers):
+    for found in rows.each(tasks.Ask(partial(_told, function), empty), numbers):
         if found is not None:
-            if found[1]:
-                raise ValueError(f"A chunk: {found[1]}")
-            yield found[0]
+            if found.problem:
+                raise ValueError(f"A chunk: {found.problem}")
+            yield found.public
+
+
+def _told(function: Callable[[Chunk], Any], number: int, chunk: Chunk) -> tasks.Seen:
+    return tasks.Seen(public=function(chunk))

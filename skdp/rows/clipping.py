@@ -1,4 +1,4 @@
-"""Rows scaled down to a norm, and their norms: every bit a function of its own row."""
+"""Rows scaled down to a norm, their norms and products: every bit a function of its own row."""
 
 from __future__ import annotations
 
@@ -6,7 +6,18 @@ from typing import Any
 
 import numpy as np
 
-from skdp.rows.coded import NEARLY, ImplicitRows
+NEARLY = 1e-3  # relative: a row that is cut by less is none to be told of, whatever its precision
+
+ON_BOUND = 1e-9  # relative: rounding makes a row of one-hot columns longer than its norm
+
+
+class ImplicitRows:
+    """A finite matrix (m, D) that is not an array: its length, slices and products are its own.
+
+    It has ``clipped(norm, fit_intercept)``, as `clipped` below, ``norms()`` and ``gram(weights)``.
+    """
+
+    __array_ufunc__ = None  # arrays leave products to its own; all else is an error
 
 
 def by_column_of(array: Any) -> bool:
@@ -41,7 +52,7 @@ def clipped(
 ) -> tuple[Any, np.ndarray]:
     """Return the clipped rows, and which of them were longer than the norm."""
     if isinstance(X, ImplicitRows):
-        return X.clipped(norm, fit_intercept)
+        return X.clipped(norm, fit_intercept)  # type: ignore[attr-defined]
     rows = np.empty((len(X), X.shape[1] + fit_intercept), order="F" if by_column else "C")
     rows[:, X.shape[1] :] = 1.0
     features = rows[:, : X.shape[1]]
@@ -81,7 +92,7 @@ def row_products(rows: np.ndarray, weights: np.ndarray) -> np.ndarray:
 def norms_of(rows: Any, alone: bool = False) -> np.ndarray:
     """Euclidean norms (m,); ``alone`` as in `LinearRows`."""
     if isinstance(rows, ImplicitRows):
-        return rows.norms()
+        return rows.norms()  # type: ignore[attr-defined]
     if alone:
         return np.sqrt(row_sums(rows * rows))
     several = not_alone(rows)
@@ -91,6 +102,13 @@ def norms_of(rows: Any, alone: bool = False) -> np.ndarray:
 def not_alone(rows: np.ndarray) -> np.ndarray:
     """Rows, twice if there is but one: of a single one `einsum` adds many columns in pieces."""
     return np.concatenate([rows, rows]) if len(rows) == 1 else rows
+
+
+def gram(rows: Any, weights: np.ndarray) -> np.ndarray:
+    """Sum of w x xᵀ over rows x, (D, D)."""
+    if isinstance(rows, ImplicitRows):
+        return rows.gram(weights)  # type: ignore[attr-defined]
+    return rows.T @ (weights[:, None] * rows)
 
 
 def _tamed(rows: np.ndarray, norm: float, alone: bool) -> np.ndarray:

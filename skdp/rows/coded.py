@@ -32,49 +32,15 @@ from typing import Any
 
 import numpy as np
 
-NEARLY = 1e-3  # relative: a row that is cut by less is none to be told of, whatever its precision
-
-ON_BOUND = 1e-9  # relative: rounding makes a row of one-hot columns longer than its norm
-
-
-class ImplicitRows:
-    """A finite matrix (m, D) that is not an array: products with it are its own."""
-
-    __array_ufunc__ = None  # arrays leave products to the ones below; all else is an error
-
-    def __len__(self) -> int:
-        raise NotImplementedError
-
-    def clipped(self, norm: float, fit_intercept: bool) -> tuple[Any, np.ndarray]:
-        """Rows scaled down to a norm, with a last column of ones; and which were longer."""
-        raise NotImplementedError
-
-    def norms(self) -> np.ndarray:
-        """Euclidean norms (m,), each a function of its own row alone."""
-        raise NotImplementedError
-
-    def gram(self, weights: np.ndarray) -> np.ndarray:
-        """Sum of w x xᵀ over rows x, for weights (m,), as (D, D)."""
-        raise NotImplementedError
-
-    def __matmul__(self, weights: np.ndarray) -> np.ndarray:
-        raise NotImplementedError
+from skdp.rows.clipping import ON_BOUND, ImplicitRows
 
 
 @dataclass(frozen=True, eq=False)
 class CodedRows(ImplicitRows):
-    """A matrix (m, D) of doubles, of which `numpy.asarray` makes an array.
+    """A matrix (m, D) of doubles, of which `numpy.asarray` makes an array."""
 
-    Parameters
-    ----------
-    codes : ndarray of shape (parts, m)
-        Row of each table.
-    tables : tuple of ndarray of shape (n_codes, size)
-        Public. Their sizes add up to D.
-    """
-
-    codes: np.ndarray
-    tables: tuple[np.ndarray, ...]
+    codes: np.ndarray  # (parts, m): row of each table
+    tables: tuple[np.ndarray, ...]  # public, each (n_codes, size): sizes add up to D
 
     @classmethod
     def of(cls, codes: np.ndarray, tables: Sequence[np.ndarray]) -> CodedRows:
@@ -104,7 +70,8 @@ class CodedRows(ImplicitRows):
 
     def clipped(self, norm: float, fit_intercept: bool) -> tuple[CodedRows, np.ndarray]:
         """The rows as they are, whose tables are within the norm, with a last column of ones."""
-        if self.largest_norm > norm * (1 + ON_BOUND):
+        largest = math.sqrt(sum(float(square.max()) for square in self._squares))
+        if largest > norm * (1 + ON_BOUND):
             raise ValueError(f"Expected tables of rows of norm {norm} at most.")
         return self.with_ones() if fit_intercept else self, np.zeros(len(self), bool)
 
@@ -114,18 +81,13 @@ class CodedRows(ImplicitRows):
         return CodedRows(np.concatenate([self.codes, zeros]), (*self.tables, np.ones((1, 1))))
 
     @property
-    def squares(self) -> list[np.ndarray]:
-        """Squared norm of each row of each table."""
-        return [(table**2).sum(axis=1) for table in self.tables]
-
-    @property
-    def largest_norm(self) -> float:
-        """Bound on the norm of a row, whatever its codes."""
-        return math.sqrt(sum(float(square.max()) for square in self.squares))
+    def _squares(self) -> list[np.ndarray]:
+        """Squared norm (n_codes, 1) of each row of each table."""
+        return [(table**2).sum(axis=1, keepdims=True) for table in self.tables]
 
     def norms(self) -> np.ndarray:
         """Euclidean norms (m,)."""
-        return np.sqrt(self._looked_up([square[:, None] for square in self.squares]))[:, 0]
+        return np.sqrt(self._looked_up(self._squares))[:, 0]
 
     def gram(self, weights: np.ndarray) -> np.ndarray:
         """Sum of w x xᵀ over rows x, for weights (m,), as (D, D)."""
@@ -163,10 +125,3 @@ class CodedRows(ImplicitRows):
         """Each row by itself."""
         found = [table[own] for table, own in zip(self.tables, self.codes, strict=True)]
         return np.concatenate(found, axis=1, dtype=dtype)
-
-
-def gram(rows: np.ndarray | ImplicitRows, weights: np.ndarray) -> np.ndarray:
-    """Sum of w x xᵀ over rows x, (D, D)."""
-    return (
-        rows.gram(weights) if isinstance(rows, ImplicitRows) else rows.T @ (weights[:, None] * rows)
-    )

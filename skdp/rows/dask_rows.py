@@ -7,7 +7,7 @@ DaskRows()
 
 A partition is a chunk (`skdp.rows.chunks`), and what is done with it is a task of Dask: of the
 active client of `distributed`, or else of Dask's scheduler on this machine. A task gets what it
-does (`Look`, `Work`: public facts, released values, the key of a step), reads its partition, and
+does (public facts, released values, the key of a step), reads its partition, and
 answers with a sum, or with words that quote no value. Sums are added up in a tree of tasks, one
 comes back, and this process adds the noise. So a task that is lost and done again, or done twice,
 answers the same, each answer is in the sum once, and no row comes here.
@@ -38,7 +38,7 @@ import numpy as np
 
 from skdp._version import __version__
 from skdp.rows import chunk_tasks
-from skdp.rows.chunk_tasks import Chunk, Lost
+from skdp.rows.chunk_tasks import Chunk, Load, Lost, Misread, Task
 from skdp.rows.chunks import ChunkedRows
 
 _FAN_IN = 16  # sums that are added up by one task
@@ -47,18 +47,13 @@ _SHARED = 4  # partitions whose graphs a task may be in, on average
 
 
 class Sealed:
-    """An object on its way to a worker: pickled where it is sent from, opened where it is used."""
+    """An object on its way to a worker: pickled where it is sent from, opened where it is used.
 
-    def __init__(self, value: Any) -> None:
-        self._value = value
-        self._closed: tuple[tuple[str, ...], bytes] | None = None
+    Who hands on what was sent, as a scheduler does, does not open it.
+    """
 
-    @classmethod
-    def closed(cls, sent_by: tuple[str, ...], pickled: bytes) -> Sealed:
-        """Take what was sent. Who hands it on, as a scheduler does, does not open it."""
-        self = cls(None)
-        self._closed = sent_by, pickled
-        return self
+    def __init__(self, value: Any, closed: tuple[tuple[str, ...], bytes] | None = None) -> None:
+        self._value, self._closed = value, closed
 
     def open(self) -> Any:
         """Return the object, or raise if it was sent by other versions."""
@@ -66,15 +61,13 @@ class Sealed:
             return self._value
         sent_by, pickled = self._closed
         if sent_by != versions():
-            raise chunk_tasks.Misread(_OTHERS)
+            raise Misread(_OTHERS)
         return pickle.loads(pickled)
 
-    def __reduce__(self) -> tuple[Callable, tuple[tuple[str, ...], bytes]]:
+    def __reduce__(self) -> tuple[type, tuple]:
         import cloudpickle  # comes with Dask
 
-        if self._closed is None:
-            return Sealed.closed, (versions(), cloudpickle.dumps(self._value))
-        return Sealed.closed, self._closed
+        return Sealed, (None, self._closed or (versions(), cloudpickle.dumps(self._value)))
 
     def __repr__(self) -> str:
         return "Sealed()"
@@ -119,7 +112,7 @@ class Part:
         found = dict(zip(names, dask.get(graph, names), strict=True))  # type: ignore[attr-defined]
         index: list[Any] = [part.index for part in found.values() if hasattr(part, "iloc")]
         if not all(one.equals(index[0]) for one in index):
-            raise chunk_tasks.Misread("Expected X, y and groups with the same index, row by row.")
+            raise Misread("Expected X, y and groups with the same index, row by row.")
         return Chunk(*(found.get(key) for key in self.keys))
 
 
@@ -170,12 +163,11 @@ class DaskRows(ChunkedRows):
         """Send what reads the partitions to the cluster, once, if there is one."""
         self._sources, self._held, self._own, client = sources, held, [], _client()
         if client is not None:
-            keys = [f"skdp-{uuid4().hex}" for _ in sources]
-            graph = {key: source.part for key, source in zip(keys, sources, strict=True)}
-            self._own = client.get(graph, keys, sync=False)
-            self._held = held | dict(zip(keys, self._own, strict=True))
+            parts = {f"skdp-{uuid4().hex}": source.part for source in sources}
+            self._own = client.get(parts, list(parts), sync=False)
+            self._held = held | dict(zip(parts, self._own, strict=True))
             self._sources = [
-                source._replace(part=key) for key, source in zip(keys, sources, strict=True)
+                _Source(key, source.held) for key, source in zip(parts, sources, strict=True)
             ]
 
     def release(self) -> None:
@@ -189,20 +181,18 @@ class DaskRows(ChunkedRows):
         """Read a partition: on this machine, without a cluster."""
         return self._sources[number].part.open()(())
 
-    def each(self, task: chunk_tasks.Task, numbers: Sequence[int]) -> Iterator[Any]:
+    def each(self, task: Task, numbers: Sequence[int]) -> Iterator[Any]:
         """Do a pure task on some partitions, where they are; yield the answers."""
         graph, keys = self._graph(task, numbers)
         yield from _before_the_charge(self._answers(graph, keys))
 
-    def total(self, task: chunk_tasks.Task, numbers: Sequence[int]) -> Any:
+    def total(self, task: Task, numbers: Sequence[int]) -> Any:
         """Do a pure task on some partitions, where they are; return the sum of the answers."""
         graph, keys = self._graph(task, numbers)
         while len(keys) > 1:
             several = [keys[i : i + _FAN_IN] for i in range(0, len(keys), _FAN_IN)]
-            keys = [f"skdp-{uuid4().hex}" for _ in several]
-            graph |= {
-                key: (chunk_tasks.added, some) for key, some in zip(keys, several, strict=True)
-            }
+            sums = {f"skdp-{uuid4().hex}": (chunk_tasks.added, some) for some in several}
+            graph, keys = graph | sums, list(sums)
         return chunk_tasks.added(self._answers(graph, keys))
 
     def _answers(self, graph: dict, keys: list) -> Sequence[Any]:
@@ -265,19 +255,18 @@ def _done(task: Sealed, part: Sealed, number: int, held: Sequence[Any]) -> Any:
     """Do a task on a partition."""
     try:
         opened, read = task.open(), part.open()
-    except chunk_tasks.Misread as error:
+    except Misread as error:
         return Lost(str(error))
     except Exception:
         return Lost()
     return opened(number, lambda number: read(held))
 
 
-def _split(
-    key: bytes, n_chunks: int, number: int, load: chunk_tasks.Load
-) -> tuple[chunk_tasks.Seen, dict[int, Chunk]]:
+def _split(key: bytes, n_chunks: int, number: int, load: Load) -> tuple[Any, dict[int, Chunk]]:
     """Return what is public about a partition, and its rows by the partitions of their persons."""
     pieces: dict[int, Chunk] = {}
-    return chunk_tasks.Scatter(key, n_chunks, pieces.__setitem__)(number, load), pieces
+    scatter = partial(chunk_tasks.scatter, key, n_chunks, pieces.__setitem__)
+    return chunk_tasks.Ask(scatter)(number, load), pieces
 
 
 def _seen(split: Any) -> Any:

@@ -33,11 +33,12 @@ def in_chunks(
 
     A verbose estimator says what went through this process, unless that tells of private rows.
     """
-    lazy = [is_dask(one) for one in (X, y, groups)]
-    if not any(lazy):
+    given = [one for one in (X, y, groups) if one is not None]
+    n_lazy = sum(map(is_dask, given))
+    if not n_lazy:
         yield X, y, groups
         return
-    if not all(is_lazy or one is None for is_lazy, one in zip(lazy, (X, y, groups), strict=True)):
+    if n_lazy < len(given):
         raise ValueError("Expected X, y and groups to be collections of Dask together, or none.")
     from skdp.rows.dask_rows import DaskRows
 
@@ -68,35 +69,36 @@ def _of_X(function: Callable[[Any], Any], chunk: Chunk) -> Any:
     return function(chunk.X)
 
 
-# --- predictions, transforms and scores ---------------------------------------------------------
+def learned(estimator: Any, X: Any) -> Any:
+    """Fit to lazy rows an estimator that learns the columns alone: of the first chunk with rows."""
+    vars(estimator).update(vars(on_first_rows(X, estimator.fit)))
+    return estimator
 
 
-def blockwise(function: Callable[..., Any], X: Any, *args: Any, **kwargs: Any) -> Any:
+# --- predictions and transforms of Dask collections ---------------------------------------------
+
+
+def blockwise(function: Callable[..., Any], X: Any, *others: Any) -> Any:
     """Map rows, each by itself, where they are: a lazy array or frame, or some of them."""
-    function = partial(_called, function, kwargs)
-    sample = _sample(function, X, *args)
+    sample = _sample(function, X, *others)
     if isinstance(sample, tuple):
-        return tuple(
-            blockwise(partial(_nth, number, function), X, *args) for number in range(len(sample))
-        )
+        parts = [partial(_nth, number, function) for number in range(len(sample))]
+        return tuple(blockwise(part, X, *others) for part in parts)
     name = f"skdp-{uuid4().hex}"
     if hasattr(X, "divisions"):
         return X.map_partitions(
-            function, *args, meta=sample[:0], enforce_metadata=False, token=name
+            function, *others, meta=sample[:0], enforce_metadata=False, token=name
         )
     import dask.array
 
-    X, *others = aligned({"X": X} | {f"argument {i}": one for i, one in enumerate(args)})
+    beside = {f"argument {i}": one for i, one in enumerate(others)}
+    arrays = aligned({"X": X} | beside)
     new = {X.ndim + axis: size for axis, size in enumerate(sample.shape) if axis}
-    pairs = [pair for one in (X, *others) for pair in (one, tuple(range(one.ndim)))]
+    pairs = [pair for one in arrays for pair in (one, tuple(range(one.ndim)))]
     return dask.array.blockwise(  # type: ignore[attr-defined]
         function, (0, *new), *pairs, new_axes=new, concatenate=True, align_arrays=False, name=name,
         meta=np.empty((0,) * sample.ndim, sample.dtype),
     )  # fmt: skip
-
-
-def _called(function: Callable[..., Any], kwargs: dict[str, Any], *rows: Any) -> Any:
-    return function(*rows, **kwargs)
 
 
 def _nth(number: int, function: Callable[..., Any], *rows: Any) -> Any:
@@ -105,21 +107,18 @@ def _nth(number: int, function: Callable[..., Any], *rows: Any) -> Any:
 
 def _sample(function: Callable[..., Any], *collections: Any) -> Any:
     """Return the result of a function for placeholder rows of the same shapes and types."""
-    X = collections[0]
-    made_up = [
-        one._meta_nonempty
-        if hasattr(one, "divisions")
-        else np.zeros((1, *one.shape[1:]), one.dtype)
-        for one in collections
-    ]
     try:
-        return function(*made_up)
-    except Exception:
-        return on_first_rows(X, partial(_nothing_of, function))
+        return function(*map(_placeholder, collections))
+    except Exception:  # or else shape and type of an outcome, without any of its rows
+        return on_first_rows(collections[0], partial(_nothing_of, function))
+
+
+def _placeholder(rows: Any) -> Any:
+    is_frame = hasattr(rows, "divisions")
+    return rows._meta_nonempty if is_frame else np.zeros((1, *rows.shape[1:]), rows.dtype)
 
 
 def _nothing_of(function: Callable[..., Any], X: Any) -> Any:
-    """Shape and type of an outcome, without any of its rows."""
     found = function(X)
     return tuple(one[:0] for one in found) if isinstance(found, tuple) else found[:0]
 
@@ -142,49 +141,13 @@ class RowByRow:
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)  # where scikit-learn wraps the container of the output
         if isfunction(vars(cls).get("transform")):
-            declares = cls.__module__.startswith("skdp.")
-            cls.transform: Any = _lazily(vars(cls)["transform"], declares)
+            cls.transform: Any = _lazily(vars(cls)["transform"], cls.__module__.startswith("skdp."))
 
     def fit_transform(self: Any, X, y=None, **fit_params) -> Any:
         """Fit to rows, and transform them."""
         if is_lazy(X):
             return self.fit(X, y, **fit_params).transform(X)
         return super().fit_transform(X, y, **fit_params)  # type: ignore[misc]
-
-
-def predicting(method: Any) -> Any:
-    """Let a method of `OF_ROWS` take rows in chunks; of these its results are one array.
-
-    Of collections of Dask they are collections again.
-    """
-    takes = signature(method)
-    takes_targets = "y" in takes.parameters
-
-    @wraps(method)
-    def of_rows(self: Any, X: Any, *args: Any, **kwargs: Any) -> Any:
-        try:  # Python would name the class that defines the method
-            takes.bind(self, X, *args, **kwargs)
-        except TypeError as wrong:
-            name = f"{type(self).__name__}.{method.__name__}()"
-            raise TypeError(f"{name} {wrong}") from None
-        if is_dask(X):
-            return blockwise(partial(method, copy.copy(self)), X, *args, **kwargs)
-        if not isinstance(X, ChunkedRows):
-            others = (*args, *kwargs.values())
-            beside = [one for one in others if one is not None and not np.isscalar(one)]
-            return handed_on(X, method(self, X, *args, **kwargs), *beside)
-        found = []
-        for rows, y in X:
-            if n_rows_of(rows):
-                given = (y, *args[1:]) if takes_targets else args
-                found.append(method(self, rows, *given, **kwargs))
-        if not found:
-            raise ValueError(ALL_EMPTY)
-        if isinstance(found[0], tuple):
-            return tuple(map(np.concatenate, zip(*found, strict=True)))
-        return np.concatenate(found)
-
-    return of_rows
 
 
 def _lazily(method: Any, declares: bool) -> Any:
@@ -206,7 +169,36 @@ def _mapped(method: Any, declares: bool, transformer: Any, X: Any) -> Any:
     return bounded(rows, norm) if declares and norm is not None else rows
 
 
-def learned(estimator: Any, X: Any) -> Any:
-    """Fit to lazy rows an estimator that learns the columns alone: of the first chunk with rows."""
-    vars(estimator).update(vars(on_first_rows(X, estimator.fit)))
-    return estimator
+def predicting(method: Any) -> Any:
+    """Let a method of `OF_ROWS` take rows in chunks; of these its results are one array.
+
+    Of collections of Dask they are collections again.
+    """
+    takes = signature(method)
+    takes_targets = "y" in takes.parameters
+
+    @wraps(method)
+    def of_rows(self: Any, X: Any, *args: Any, **kwargs: Any) -> Any:
+        try:  # Python would name the class that defines the method
+            takes.bind(self, X, *args, **kwargs)
+        except TypeError as wrong:
+            name = f"{type(self).__name__}.{method.__name__}()"
+            raise TypeError(f"{name} {wrong}") from None
+        if is_dask(X):
+            return blockwise(partial(method, copy.copy(self), **kwargs), X, *args)
+        if not isinstance(X, ChunkedRows):
+            others = (*args, *kwargs.values())
+            beside = [one for one in others if one is not None and not np.isscalar(one)]
+            return handed_on(X, method(self, X, *args, **kwargs), *beside)
+        found = []
+        for rows, y in X:
+            if n_rows_of(rows):
+                given = (y, *args[1:]) if takes_targets else args
+                found.append(method(self, rows, *given, **kwargs))
+        if not found:
+            raise ValueError(ALL_EMPTY)
+        if isinstance(found[0], tuple):
+            return tuple(map(np.concatenate, zip(*found, strict=True)))
+        return np.concatenate(found)
+
+    return of_rows

@@ -33,6 +33,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from skdp.relations import GROUP, ZERO_OUT, check_relation
+from skdp.rows.bounds import LoneArray
 from skdp.rows.persons import label_digests
 from skdp.rows.same_rows import is_pandas, places_by_labels, same_arrays, same_columns, same_objects
 
@@ -40,29 +41,14 @@ _NAME = "skdp part of a split"
 
 
 class Mark(NamedTuple):
-    """Of which part rows are, in plain values.
-
-    Parameters
-    ----------
-    split, part : str
-        Names.
-    unit : {"row", "group"}
-        What is in one part as a whole.
-    by_coins : bool
-        Whether each record was assigned by itself, in secret, so that one record more or fewer
-        moves no other.
-    within : Mark or None
-        Of the table that was split, where that is a part of a split itself.
-    why_not : str
-        Why a fit that was given such rows is counted as one of all rows; "" where it is not.
-    """
+    """Of which part rows are, in plain values."""
 
     split: str
     part: str
-    unit: str
-    by_coins: bool
-    within: Mark | None = None
-    why_not: str = ""
+    unit: str  # "row" or "group": what is in one part as a whole
+    by_coins: bool  # each record was assigned by itself, in secret: one more moves no other
+    within: Mark | None = None  # of the table that was split, if that is a part of a split itself
+    why_not: str = ""  # why a fit that was given such rows is counted as one of all rows
 
     @property
     def parts(self) -> dict[str, str]:
@@ -77,23 +63,11 @@ class Mark(NamedTuple):
 
 
 class Level(NamedTuple):
-    """Rows of a part: the number of each in the table that was split, and its person.
+    """Rows of a part: the number of each in the table that was split, and its person."""
 
-    Parameters
-    ----------
-    mark : Mark
-        Of which part; what is ``within`` it is a level of its own.
-    places : ndarray of shape (n,)
-        Numbers of the rows.
-    persons : ndarray of shape (n,) or None
-        Digest of the label by which each row was assigned, under ``key``; None for splits of rows.
-    key : bytes
-        Of the split.
-    """
-
-    mark: Mark
-    places: np.ndarray
-    persons: np.ndarray | None = None
+    mark: Mark  # what is ``within`` it is a level of its own
+    places: np.ndarray  # (n,)
+    persons: np.ndarray | None = None  # digest of each row's label, under the key of the split
     key: bytes = b""
 
     def at(self, rows: Any) -> Level:
@@ -130,11 +104,8 @@ class _Claim(str):
         return str, (str(self),)
 
 
-class MarkedRows(np.ndarray):
-    """An array of which selections know which rows and columns they are, and copies too.
-
-    Whatever else is made of it is an ordinary array.
-    """
+class MarkedRows(LoneArray):
+    """An array of which selections know which rows and columns they are, and copies too."""
 
     _kept: Kept | None = None
     _rows: Any = None
@@ -163,34 +134,19 @@ class MarkedRows(np.ndarray):
         claims._kept, claims._rows, claims._columns = self._kept, rows, columns
         return claims
 
-    def __array_wrap__(self, array: Any, context: Any = None, return_scalar: bool = False) -> Any:
-        """Give an ordinary array, or a number."""
-        return np.asarray(array)[()] if return_scalar else np.asarray(array)
-
-    def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
-        """Give an ordinary array."""
-        result = super().__array_function__(func, types, args, kwargs)
-        return np.asarray(result) if isinstance(result, MarkedRows) else result
-
     def copy(self, order: Any = "C") -> Any:
         """Keep the mark."""
         return self._claiming(np.array(self, order=order), self._rows, self._columns)
 
     def __copy__(self) -> Any:
-        """Keep the mark."""
         return self.copy()
 
     def __deepcopy__(self, memo: Any) -> Any:
-        """Keep the mark."""
         return self.copy()
 
     def __reduce__(self) -> Any:
         """Leave the mark here."""
         return np.asarray(self).__reduce__()
-
-    def __repr__(self) -> str:
-        """Look like the ordinary array."""
-        return repr(np.asarray(self))
 
 
 def _by_axes(axes: tuple[Any, ...]) -> bool:
@@ -262,15 +218,7 @@ def kept_of(rows: Any) -> Kept | None:
 def levels_of(rows: Any) -> tuple[Level, ...]:
     """Return the parts that rows are of, as far as that is proved: innermost first.
 
-    Parameters
-    ----------
-    rows : object
-        X, targets, weights or whatever else a fit was given.
-
-    Returns
-    -------
-    tuple of Level
-        Empty if they claim nothing, or differ from what they claim to be.
+    None where they claim nothing, or differ from what they claim to be.
     """
     kept = kept_of(rows)
     if kept is None:
@@ -322,29 +270,10 @@ def trusting(parts: dict[str, str]) -> Iterator[None]:
 def part_read(
     X: Any, y: Any, *beside: Any, groups: Any = None, relation: str = ZERO_OUT
 ) -> Mark | None:
-    """Return the part of a split that the rows of a fit are of.
+    """Return the part of a split that the rows of a fit are of; None where nothing claims one.
 
-    Parameters
-    ----------
-    X, y : object
-        Rows and targets as they were given; None for targets that there are not.
-    *beside : object
-        What else was given with each row, weights for instance.
-    groups : array-like of shape (n,) or None, default=None
-        The person of each row.
-    relation : str, default="zero_out"
-        Who is a neighbour, and with it whether persons are the records.
-
-    Returns
-    -------
-    Mark or None
-        None if nothing claims to be of a part. A part that was not proved to be that of all of
-        these rows says ``why_not``.
-
-    Raises
-    ------
-    ValueError
-        If these are proved to be of different parts.
+    ``beside`` is what else was given with each row, weights for instance. A part that was not
+    proved to be that of all of these rows says ``why_not``; different ones are a ValueError.
     """
     targets = y if isinstance(y, tuple) else (y,)
     others = [array for array in (*targets, *beside) if array is not None]

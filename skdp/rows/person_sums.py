@@ -26,8 +26,7 @@ from scipy.sparse import csr_matrix
 
 from skdp.fitting.validate import positive
 from skdp.rows.bounded_sum import CHUNK_ROWS, BoundedSum
-from skdp.rows.clipping import norms_of
-from skdp.rows.coded import ON_BOUND
+from skdp.rows.clipping import ON_BOUND, norms_of
 from skdp.rows.persons import PersonUnit
 
 
@@ -46,18 +45,10 @@ def by_person(terms: np.ndarray, batch: Any, weights: np.ndarray | None = None) 
 
 @dataclass(frozen=True)
 class PersonSum(BoundedSum):
-    """Sum over persons of the sum of their rows' terms, each clipped to a norm.
+    """Sum over persons of the sum of their rows' terms, each clipped to a norm."""
 
-    Parameters
-    ----------
-    inner : RowSum
-        The terms of rows.
-    bound : float
-        Norm > 0 to which a person's sum is scaled down where it exceeds that.
-    """
-
-    inner: Any
-    bound: float
+    inner: Any  # `RowSum`: the terms of rows
+    bound: float  # > 0: a person's sum is scaled down to it where it exceeds that
 
     def __post_init__(self) -> None:
         positive(bound=self.bound, allow_inf=True)
@@ -106,15 +97,9 @@ def shrunk(bound: float, found: np.ndarray) -> np.ndarray:
 
 
 class RowSum(BoundedSum):
-    """A sum over rows, of which there is one over persons too.
+    """A sum over rows, of which there is one over persons too."""
 
-    Attributes
-    ----------
-    cancelling : bool
-        Whether terms are scores, of mean zero where the model holds: k of them add up to √k.
-    """
-
-    cancelling = False
+    cancelling = False  # whether terms are scores, of mean zero where the model holds
 
     def shape(self, theta_shape: tuple[int, ...]) -> tuple[int, ...]:
         """Shape of the sum at parameters of a shape: the same."""

@@ -39,25 +39,16 @@ _NOT_LABELS, _SOME_MISSING = (
 class PersonUnit:
     """Public facts about persons, who have several rows each.
 
-    Attributes
-    ----------
-    n_groups : int or None
-        Public number of persons; None where nothing depends on it.
-    rows_per_group : float
-        k̄ ≥ 1: declared mean number of rows of a person.
-    clip : float
-        c > 0: a person's sum of terms that cancel is clipped to c times the bound on one row's.
-        √((3k̄ + 1)/4) takes little: scores nearly cancel where the model holds. It is 1 where
-        persons have one row. A smaller one is better where rows of a person are alike by chance
-        alone, and biased where they are not.
-    most_rows : int or None
-        Rows of a person that take part, at most; None for all.
+    A person's sum of terms that cancel is clipped to ``clip`` times the bound on one row's.
+    √((3k̄ + 1)/4) takes little: scores nearly cancel where the model holds. It is 1 where persons
+    have one row. A smaller one is better where rows of a person are alike by chance alone, and
+    biased where they are not.
     """
 
-    n_groups: int | None
-    rows_per_group: float
+    n_groups: int | None  # None where nothing depends on it
+    rows_per_group: float  # k̄ ≥ 1: declared mean number
     clip: float
-    most_rows: int | None = None
+    most_rows: int | None = None  # that take part; None for all
 
     @property
     def bound_in_words(self) -> str:
@@ -176,48 +167,36 @@ def kind_of(unit: Any, remedy: str = "") -> str:
 def rows_of_persons(
     groups: ArrayLike, n_rows: int, most_rows: int | None = None, key: bytes = b""
 ) -> tuple[np.ndarray | slice, np.ndarray]:
-    """Bring together the rows of each person.
+    """Bring together the rows of each person, of whom at most so many rows are kept.
 
-    Parameters
-    ----------
-    groups : array-like of shape (n_rows,)
-        A label per row: numbers, text, or other hashable objects.
-    n_rows : int
-        Rows of X.
-    most_rows : int or None, default=None
-        Rows of a person that are kept, at most; a subset that depends on the person's own label and
-        number of rows, and on the key, and on no other person.
-    key : bytes, default=b""
-        Of the hash that chooses it.
-
-    Returns
-    -------
-    rows : ndarray of shape (n_kept,) or slice
-        Numbers of the rows, those of a person together and in their order; a slice of all where
-        they lie so already.
-    starts : ndarray of shape (n_persons + 1,)
-        Where each person's begin among them; the last one is where all end.
-
-    Raises
-    ------
-    ValueError
-        If there is not one label per row, or one is missing; no label is quoted.
+    Which ones depends on the person's own label and number of rows, and on the key, and on no other
+    person. Return the numbers of the rows, those of a person together and in their order, or a
+    slice of all where they lie so already; and where each person's begin among them, and all end.
     """
     labels, codes = _coded(groups, n_rows)
     sizes = np.bincount(codes, minlength=len(labels))
     starts = np.concatenate([[0], np.cumsum(sizes)])
-    is_cut = most_rows is not None and bool((sizes > most_rows).any())
-    if not is_cut and (codes[1:] >= codes[:-1]).all():
+    cut = () if most_rows is None else np.flatnonzero(sizes > most_rows)
+    if not len(cut) and (codes[1:] >= codes[:-1]).all():
         return slice(None), starts
     order = _sorted_by(codes)
-    if most_rows is not None and is_cut:
-        keep = np.ones(n_rows, dtype=bool)
-        for person in np.flatnonzero(sizes > most_rows):
-            own = slice(starts[person], starts[person + 1])
-            keep[own] = _subset(labels[person], int(sizes[person]), most_rows, key)
-        order, sizes = order[keep], np.minimum(sizes, most_rows)
-        starts = np.concatenate([[0], np.cumsum(sizes)])
-    return order, starts
+    if most_rows is None or not len(cut):
+        return order, starts
+    keep = np.ones(n_rows, dtype=bool)
+    for person in cut:
+        with _without_labels():
+            seed = _digest(labels[person], key, 16)
+        chosen = np.random.Generator(np.random.Philox(key=seed))
+        left_out = chosen.permutation(sizes[person])[most_rows:]
+        keep[starts[person] + left_out] = False
+    return order[keep], np.concatenate([[0], np.cumsum(np.minimum(sizes, most_rows))])
+
+
+def _digest(label: Any, key: bytes, size: int) -> int:
+    """Keyed hash of a label, of so many bytes."""
+    text = f"{type(label).__name__} {label!r}".encode(errors="backslashreplace")
+    digest = hashlib.blake2b(text, key=key[:64], digest_size=size).digest()
+    return int.from_bytes(digest, "little")
 
 
 def label_digests(groups: ArrayLike, n_rows: int, key: bytes) -> tuple[np.ndarray, np.ndarray]:
@@ -227,19 +206,18 @@ def label_digests(groups: ArrayLike, n_rows: int, key: bytes) -> tuple[np.ndarra
     read again in others.
     """
     labels, codes = _coded(groups, n_rows)
-    found = np.empty(len(labels), dtype=np.uint64)
     with _without_labels():
-        for i, label in enumerate(labels):
-            value: Any = label.item() if isinstance(label, np.generic) else label
-            if isinstance(value, str):
-                is_whole = value.isdecimal() and len(value) < _DIGITS
-            else:
-                is_whole = isinstance(value, float) and value.is_integer()
-            value = int(value) if is_whole else value
-            text = f"{type(value).__name__} {value!r}".encode(errors="backslashreplace")
-            digest = hashlib.blake2b(text, key=key[:64], digest_size=8).digest()
-            found[i] = int.from_bytes(digest, "little")
-    return found, codes
+        digests = [_digest(_plain(label), key, 8) for label in labels]
+    return np.array(digests, dtype=np.uint64), codes
+
+
+def _plain(label: Any) -> Any:
+    value = label.item() if isinstance(label, np.generic) else label
+    if isinstance(value, str):
+        is_whole = value.isdecimal() and len(value) < _DIGITS
+    else:
+        is_whole = isinstance(value, float) and value.is_integer()
+    return int(value) if is_whole else value
 
 
 def _sorted_by(codes: np.ndarray) -> np.ndarray:
@@ -285,7 +263,11 @@ def _coded(groups: Any, n_rows: int) -> tuple[list[Hashable] | np.ndarray, np.nd
     if missing or shape != (n_rows,):
         raise ValueError(_SOME_MISSING if missing else _NOT_LABELS)
     with _without_labels():
-        return _numbered(array) if labels is None else _numbered_objects(labels)
+        if labels is None:
+            return _numbered(array)
+        numbers: dict[Hashable, int] = {}
+        codes = [numbers.setdefault(label, len(numbers)) for label in labels]
+        return list(numbers), np.array(codes, dtype=np.int64)
 
 
 def _numbered(array: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -301,28 +283,11 @@ def _numbered(array: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return np.unique(array, return_inverse=True)
 
 
-def _numbered_objects(labels: list[Hashable]) -> tuple[list[Hashable], np.ndarray]:
-    numbers: dict[Hashable, int] = {}
-    codes = np.array([numbers.setdefault(label, len(numbers)) for label in labels], dtype=np.int64)
-    return list(numbers), codes
-
-
 def _is_missing(label: Any) -> bool:
     try:
         return label is None or label is np.ma.masked or bool(label != label)  # NaN, NaT
     except TypeError:  # pandas.NA is neither true nor false
         return True
-
-
-def _subset(label: Hashable, size: int, most: int, key: bytes) -> np.ndarray:
-    """Mask of a random subset of a person's rows; the key and the person decide."""
-    with _without_labels():
-        text = f"{type(label).__name__} {label!r}".encode(errors="backslashreplace")
-    digest = hashlib.blake2b(text, key=key[:64], digest_size=16).digest()
-    chosen = np.random.Generator(np.random.Philox(key=int.from_bytes(digest, "little")))
-    mask = np.zeros(size, dtype=bool)
-    mask[chosen.permutation(size)[:most]] = True
-    return mask
 
 
 def rows_beside(starts: np.ndarray) -> np.ndarray:

@@ -3,9 +3,8 @@
 A run asks one question of them: the sum of a pure term over the selected ones. So where rows live,
 and in how many pieces, is a value, and no algorithm depends on it.
 
-Rows of a linear model are clipped to a public norm, and the intercept's 1 is appended. The norm
-bounds every gradient of a generalised linear model, so it must be *imposed*, never
-measured: rows beyond the bound are scaled down to it, and the data is not asked.
+Rows of a linear model are clipped to a public norm, and the intercept's 1 is appended
+(`skdp.rows.clipping`).
 """
 
 from __future__ import annotations
@@ -20,8 +19,14 @@ import numpy as np
 
 from skdp.relations import ZERO_OUT, check_relation
 from skdp.rows.bounded_sum import CHUNK_ROWS
-from skdp.rows.clipping import by_column_of, clipped, norms_of, not_alone
-from skdp.rows.coded import NEARLY, ImplicitRows
+from skdp.rows.clipping import (
+    NEARLY,
+    ImplicitRows,
+    by_column_of,
+    clipped,
+    norms_of,
+    not_alone,
+)
 from skdp.rows.persons import sizes_between
 
 
@@ -46,16 +51,11 @@ class Rows(Protocol):
         ...
 
     def sum(self, term: Callable[[Any], Any], selection: Selection) -> Any:
-        """Return the sum of a term over the selected records.
+        """Return the sum of a term over all records, a slice, or over those with some numbers.
 
-        Parameters
-        ----------
-        term : callable
-            Maps a batch of records to the sum over them, and must not depend on anything else that
-            changes: it is called once for each piece that the rows are in. Integers add up to the
-            same bits however the rows are cut up; doubles within `BoundedSum.rounding`.
-        selection : slice or ndarray of int
-            All of the records, or the numbers of those that take part.
+        The term maps a batch of records to the sum over them, and must not depend on anything else
+        that changes: it is called once for each piece that the rows are in. Integers add up to the
+        same bits however the rows are cut up; doubles within `BoundedSum.rounding`.
         """
         ...
 
@@ -83,15 +83,7 @@ class PlainBatch(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class PlainRows:
-    """Rows of an array as they are, which may be a memory map.
-
-    Parameters
-    ----------
-    X : ndarray of shape (n, d)
-        The rows.
-    starts : ndarray of shape (n_persons + 1,) or None, default=None
-        As in `LinearRows`.
-    """
+    """Rows of an array as they are, which may be a memory map; ``starts`` as in `LinearRows`."""
 
     X: np.ndarray
     starts: np.ndarray | None = None
@@ -133,15 +125,9 @@ class LinearBatch(NamedTuple):
     def chunks(self, size: int) -> Iterator[LinearBatch]:
         """Yield views of at most so many rows, but persons as a whole."""
         for chunk, starts in chunks_of(len(self.rows), self.starts, size):
-            yield LinearBatch(
-                self.rows[chunk],
-                self.norms[chunk],
-                self.targets[chunk],
-                self.outside[chunk],
-                self.shifting,
-                starts,
-                None if self.weights is None else self.weights[chunk],
-            )
+            rows, norms, targets, outside = (array[chunk] for array in self[:4])
+            weights = None if self.weights is None else self.weights[chunk]
+            yield LinearBatch(rows, norms, targets, outside, self.shifting, starts, weights)
 
     def weighted(self, terms: np.ndarray) -> np.ndarray:
         """Multiply terms (m, ...) of rows by their weights, if they have any."""
@@ -169,35 +155,18 @@ class LinearBatch(NamedTuple):
 class LinearRows:
     """The rows of a linear model, each of norm ≤ `row_bound`.
 
-    Parameters
-    ----------
-    X : ndarray of shape (n, d) or ImplicitRows
-        Features; may be a memory map, of which only batches are copied. Coded and sparse rows stay
-        so.
-    targets : ndarray of shape (n, K)
-        Targets in the form the likelihood wants.
-    data_norm : float
-        Features of a row are scaled down to this norm where they exceed it.
-    fit_intercept : bool
-        Append a 1 to each row, after the clipping.
-    alone : bool, default=False
-        Make every bit of a row and its norm a function of that row alone, wherever it stands.
-    neighboring_relation : str, default="zero_out"
-        Who is a neighbour: under add_or_remove_one a record shifts the places of others.
-    kept : bool, default=True
-        Keep the clipped copy of a full batch. Without, only a chunk is copied at a time: for rows
-        that fill the memory.
-    target_bounds : pair of float or of ndarray of shape (K,), default=(-inf, inf)
-        Targets are cut to these.
-    starts : ndarray of shape (n_persons + 1,) or None, default=None
-        Where the rows of each person begin, which lie together, and where all end: records are
-        persons then. With None each row is a record.
-    weights : ndarray of shape (n,) or None, default=None
-        By which the terms of rows are multiplied. Cut to [0, 1]: no term grows, whatever the caller
-        checked.
+    The features X (n, d), of which only batches are copied, are scaled down to ``data_norm`` where
+    they exceed it, and ``fit_intercept`` appends a 1 after that; coded and sparse rows stay so.
+    Targets (n, K) are cut to ``target_bounds``. By ``starts`` (n_persons + 1,), where the rows of
+    each person begin, which lie together, and where all end, persons are the records. Weights (n,)
+    of the terms of rows are cut to [0, 1]: no term grows, whatever the caller checked.
+
+    ``alone`` makes every bit of a row and its norm a function of that row alone, wherever it
+    stands. Without ``kept`` not the clipped copy of a full batch is kept, but a chunk is copied at
+    a time: for rows that fill the memory.
     """
 
-    X: np.ndarray | ImplicitRows
+    X: Any  # an array, which may be a memory map, or `ImplicitRows`
     targets: np.ndarray
     _: KW_ONLY
     data_norm: float
@@ -220,25 +189,18 @@ class LinearRows:
         cls,
         config: Any,
         records: tuple[np.ndarray, ...],
-        *,
-        alone: bool = False,
-        kept: bool = True,
-        target_bounds: Bounds = (-np.inf, np.inf),
+        **how: Any,
     ) -> LinearRows:
-        """Wrap the private rows and targets of a run."""
-        X, targets, *_ = records
+        """Wrap the private rows and targets of a run; ``how`` is what no config says."""
         weights: Any = getattr(records, "weights", None)
         return cls(
-            X,
-            targets,
+            *records[:2],
             data_norm=config.data_norm,
             fit_intercept=config.fit_intercept,
-            alone=alone,
             neighboring_relation=config.neighboring_relation,
-            kept=kept,
-            target_bounds=target_bounds,
             starts=getattr(records, "starts", None),
             weights=None if weights is None else weights / getattr(config, "weight_bound", 1.0),
+            **how,
         )
 
     def __len__(self) -> int:

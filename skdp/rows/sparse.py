@@ -27,24 +27,20 @@ import numpy as np
 from scipy.sparse import csr_array, diags_array, hstack
 
 from skdp.rows.bounds import Carrier, Declared
-from skdp.rows.coded import ON_BOUND, ImplicitRows
+from skdp.rows.clipping import ON_BOUND, ImplicitRows
 
 
 class SparseRows(Carrier, ImplicitRows):
-    """A finite matrix (m, D) in compressed rows, of which `numpy.asarray` makes an array.
+    """A finite csr_array (m, D) of doubles, of which `numpy.asarray` makes an array.
 
-    Parameters
-    ----------
-    matrix : csr_array of float64
-        Each entry once, in the order of the columns.
-    declared : Declared or None, default=None
-        What an earlier step declares of the rows' norm.
+    Each entry is there once, in the order of the columns.
     """
 
     dtype = np.dtype(np.float64)
 
     def __init__(self, matrix: Any, declared: Declared | None = None) -> None:
         self.matrix, self._declared = matrix, declared
+        self.shape, self.size = matrix.shape, matrix.nnz
 
     @classmethod
     def of(cls, matrix: Any, declared: Declared | None = None) -> SparseRows:
@@ -65,21 +61,6 @@ class SparseRows(Carrier, ImplicitRows):
         """Selected rows."""
         return SparseRows(self.matrix[rows])
 
-    @property
-    def shape(self) -> tuple[int, int]:
-        """Rows and columns."""
-        return self.matrix.shape
-
-    @property
-    def size(self) -> int:
-        """Number of entries."""
-        return self.matrix.nnz
-
-    @property
-    def arrays(self) -> tuple[np.ndarray, ...]:
-        """All that there is."""
-        return self.matrix.data, self.matrix.indices, self.matrix.indptr
-
     def clipped(self, norm: float, fit_intercept: bool) -> tuple[SparseRows, np.ndarray]:
         """Rows scaled down to a norm, with a last column of ones; and which were longer."""
         matrix, norms = self.matrix, self.norms()
@@ -88,7 +69,7 @@ class SparseRows(Carrier, ImplicitRows):
         if extreme.any():
             largest = abs(matrix).max(axis=1).toarray()
             matrix = diags_array(np.where(extreme, 1.0 / np.maximum(largest, 1.0), 1.0)) @ matrix
-            factors[extreme] = norm / _norms(matrix)[extreme]
+            factors[extreme] = norm / SparseRows(matrix).norms()[extreme]
         short = diags_array(factors) @ matrix
         if fit_intercept:
             short = hstack([short, np.ones((len(self), 1))])
@@ -96,7 +77,8 @@ class SparseRows(Carrier, ImplicitRows):
 
     def norms(self) -> np.ndarray:
         """Euclidean norms (m,)."""
-        return _norms(self.matrix)
+        with np.errstate(over="ignore"):
+            return np.sqrt(self.matrix.power(2) @ np.ones(self.shape[1]))
 
     def gram(self, weights: np.ndarray) -> np.ndarray:
         """Sum of w x xᵀ over rows x, for weights (m,), as (D, D)."""
@@ -119,8 +101,3 @@ class SparseRows(Carrier, ImplicitRows):
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         """With all its zeros."""
         return self.matrix.toarray()
-
-
-def _norms(matrix: Any) -> np.ndarray:
-    with np.errstate(over="ignore"):
-        return np.sqrt(matrix.power(2) @ np.ones(matrix.shape[1]))

@@ -4,6 +4,7 @@ import gc
 import pickle
 import traceback
 import weakref
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -22,7 +23,7 @@ from skdp import (
 from skdp.data import ChunkedRows
 from skdp.fitting import charge
 from skdp.fitting.streams import Streams
-from skdp.rows.chunk_tasks import Look, Work
+from skdp.rows.chunk_tasks import Ask, Work, look
 from skdp.testing import record_releases
 
 pytestmark = pytest.mark.filterwarnings("ignore::skdp.PrivacyWarning")
@@ -295,7 +296,7 @@ def test_nothing_of_the_rows_is_left_in_the_estimator():
 
 
 def test_keys_and_states_show_in_no_repr():
-    assert repr(Look(read=None, key=b"secret")) == "Look()"
+    assert repr(Ask(partial(look, None, b"secret"))) == "Ask()"
     work = Work(reading=b"secret", build=len, term=len, selection=slice(None))
     assert repr(work) == "Work()"
 

@@ -34,7 +34,7 @@ from skdp.fitting.streams import Streams
 from skdp.relations import check_relation
 from skdp.rows.bounded_sum import CHUNK_ROWS, NUMBERS, POSITIVE
 from skdp.rows.chunks import rows_of
-from skdp.rows.coded import NEARLY
+from skdp.rows.clipping import NEARLY
 from skdp.rows.person_sums import RowSum
 from skdp.rows.records import LinearBatch, LinearRows
 

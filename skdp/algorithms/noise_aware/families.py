@@ -20,8 +20,7 @@ from scipy.special import expit, ndtr, softmax
 from skdp.engine.linear_sums import GramSum, LinearClippedSum, packed, packed_squares
 from skdp.models.likelihoods import Likelihood
 from skdp.rows.bounded_sum import CHUNK_ROWS
-from skdp.rows.clipping import row_products
-from skdp.rows.coded import gram
+from skdp.rows.clipping import gram, row_products
 from skdp.rows.person_sums import RowSum, by_person
 from skdp.rows.records import LinearBatch
 
