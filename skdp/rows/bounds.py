@@ -121,7 +121,7 @@ class BoundedRows(_Container, LoneArray):
             return result  # of hstack, which has called concatenate
         axis = args[1] if len(args) > 1 else kwargs.get("axis", 0)
         if func is np.concatenate and axis in (1, -1) and result.ndim == 2:
-            return carried(result, _joined(args[0], result.shape[1]))
+            return carried(np.asarray(result), _joined(args[0], result.shape[1]))
         return np.asarray(result)
 
 

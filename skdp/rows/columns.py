@@ -43,45 +43,34 @@ class DeclaredColumns:
 
     def _declared(self, n_columns: int | None) -> dict[Any, tuple[str, Any]]:
         """What is declared of each column, by its name or its position, with bounds if private."""
+        named = self.edges if isinstance(self.edges, str) else ""  # of all columns
         found: dict[Any, tuple[str, Any]] = {}
         private: list[Any] = []
         for kind in ("bounds", "edges", "categories"):
             given = getattr(self, kind)
-            if given is None or (kind == "edges" and _names(given)):
+            if given is None or (kind == "edges" and named in (PRIVATE, AUTO)):
                 continue
-            if not isinstance(given, Mapping):
-                if isinstance(given, str) or not hasattr(given, "__len__"):
-                    what = "a dictionary by column, or an entry per column"
-                    what += f", or {PRIVATE!r}" * (kind == "edges")
-                    raise self._wrong(what, kind, given)
-                pair = kind == "bounds" and len(given) == 2 and all(map(is_real, given))
-                given = dict(enumerate([given] * (n_columns or 1) if pair else given))
-            for column, value in given.items():
-                if kind == "edges" and _is_private(value):
+            for column, value in _by_column(kind, given, n_columns).items():
+                if kind == "edges" and isinstance(value, str) and value == PRIVATE:
                     private.append(column)
-                    continue
-                if column in found:
+                elif column in found:
                     others = f"no {kind} of a column that has {found[column][0]}"
-                    raise self._wrong(others, kind, column)
-                found[column] = kind, value
+                    raise expected(others, **{kind: column})
+                else:
+                    found[column] = kind, value
         if not found and n_columns is not None:
             found = dict.fromkeys(range(n_columns), ("bounds", (-1.0, 1.0)))
         bounded = [column for column, (kind, _) in found.items() if kind == "bounds"]
-        if _is_private(self.edges):
+        if named == PRIVATE:
             private = bounded or list(found)
-        elif _names(self.edges) and self.bounds is not None:
+        elif named == AUTO and self.bounds is not None:
             private = bounded
         if not set(private) <= set(bounded):
-            raise self._wrong("bounds of each column whose edges are private", "edges", PRIVATE)
+            raise expected("bounds of each column whose edges are private", edges=PRIVATE)
         if private and not self._finds_edges:
             remedy = "declared edges: only estimators find private ones, or DPBins"
-            raise self._wrong(remedy, "edges", PRIVATE)
+            raise expected(remedy, edges=PRIVATE)
         return found | {column: (PRIVATE, found[column][1]) for column in private}
-
-    @staticmethod
-    def _wrong(what: str, parameter: str, value: Any) -> ValueError:
-        shown: dict[str, Any] = {parameter: value}
-        return expected(what, **shown)
 
     def _private(self, n_columns: int | None) -> tuple[tuple[int, ...], tuple[Any, ...]]:
         """Places of the columns whose edges are private among the declared ones, and bounds."""
@@ -95,16 +84,16 @@ class DeclaredColumns:
     ) -> tuple[Number | Category, ...]:
         """The declared columns, in the order in which they are; no waves are asked for yet."""
         n_bins = integer(2, n_bins=self.n_bins)
-        bins = {PRIVATE: private_bins or n_bins}
-        names = getattr(self, "feature_names_in_", None)
+        is_named = hasattr(self, "feature_names_in_")
         columns: list[Number | Category] = []
         for key, (kind, value) in self._declared(n_columns).items():
-            name = f"x{key}" if isinstance(key, int | np.integer) and names is None else str(key)
-            columns.append(
-                _category(name, value)
-                if kind == "categories"
-                else _number(name, kind, value, bins.get(kind, n_bins))
-            )
+            by_place = isinstance(key, int | np.integer) and not is_named
+            name = f"x{key}" if by_place else str(key)
+            if kind == "categories":
+                columns.append(_category(name, value))
+            else:
+                bins = private_bins if kind == PRIVATE and private_bins else n_bins
+                columns.append(_number(name, kind, value, bins))
         return tuple(columns)
 
     def _codes(
@@ -127,8 +116,8 @@ class DeclaredColumns:
                 raise expected("names or positions of columns of X", bounds=key)
             if place in used:
                 raise expected("one entry per column of X", bounds=key)
-            used.add(int(place))
-            of_column = found[names[int(place)]]
+            used.add(place)
+            of_column = found[names[place]]
             if isinstance(column, Number):
                 of_column = numbers(of_column, column.name)
             else:
@@ -148,12 +137,15 @@ class DeclaredColumns:
         return codes
 
 
-def _is_private(edges: Any) -> bool:
-    return isinstance(edges, str) and edges == PRIVATE
-
-
-def _names(edges: Any) -> bool:
-    return isinstance(edges, str) and edges in (PRIVATE, AUTO)
+def _by_column(kind: str, given: Any, n_columns: int | None) -> Mapping:
+    """What is given of a kind, by name or position."""
+    if isinstance(given, Mapping):
+        return given
+    if isinstance(given, str) or not hasattr(given, "__len__"):
+        what = "a dictionary by column, or an entry per column"
+        raise expected(what + f", or {PRIVATE!r}" * (kind == "edges"), **{kind: given})
+    pair = kind == "bounds" and len(given) == 2 and all(map(is_real, given))
+    return dict(enumerate([given] * (n_columns or 1) if pair else given))
 
 
 def declared_pairs(
@@ -198,12 +190,8 @@ def _number(name: str, kind: str, value: Any, n_bins: int) -> Number:
         if edges.shape != (2,) or not np.isfinite(edges).all() or edges[0] >= edges[1]:
             raise expected("a lower and a larger upper bound of each column", bounds=value)
         edges = np.linspace(edges[0], edges[1], n_bins + 1)
-    if (
-        edges.ndim != 1
-        or len(edges) < 2
-        or not np.isfinite(edges).all()
-        or (np.diff(edges) <= 0).any()
-    ):
+    is_row = edges.ndim == 1 and len(edges) > 1 and np.isfinite(edges).all()
+    if not is_row or (np.diff(edges) <= 0).any():
         raise expected("finite ascending edges of each column", edges=value)
     return Number(name, tuple(edges.tolist()))
 
@@ -224,8 +212,8 @@ def _check_type(column: Category, dtype: np.dtype, *, fit: bool) -> None:
     numeric = dtype.kind in ("iubf" if fit else "iub")
     if (numeric and all(text)) or (dtype.kind in "UT" and not any(text)):
         held, given = ("numbers", "text") if numeric else ("text", "no text")
-        remedy = (
-            "all of it would count as undeclared: give them in the column's type, or convert it"
+        raise expected(
+            f"levels that column {column.name} can hold: it has {held}, and they are {given}",
+            "all of it would count as undeclared: give them in the column's type, or convert it",
+            categories=list(column.levels),
         )
-        what = f"levels that column {column.name} can hold: it has {held}, and they are {given}"
-        raise expected(what, remedy, categories=list(column.levels))

@@ -762,7 +762,7 @@ SECTIONS = {
 -len(targets) > 1
 +False
 --- rows/columns.py; tests/estimators/test_additive.py
-@@ DeclaredColumns._declared: a pair of bounds is of the first column
+@@ _by_column: a pair of bounds is of the first column
 -[given] * (n_columns or 1) if pair else given
 +[given] if pair else given
 --- estimators/_doubts.py; tests/estimators/test_wrong_facts.py
