@@ -72,7 +72,7 @@ from skdp.fitting import plan, streams
 from skdp.fitting.streams import SecureStream, Streams
 from skdp.mechanisms import GaussianMechanism, LaplaceMechanism
 from skdp.preprocessing import DPPCA, DPStandardScaler
-from skdp.rows.clipping import clipped_rows
+from skdp.rows.records import clipped_rows
 
 RAW = "raw draws"
 

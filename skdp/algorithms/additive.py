@@ -29,8 +29,8 @@ from skdp.algorithms.parts.gaussian_runs import FLOAT, GaussianRun
 from skdp.engine.loop import Progress
 from skdp.fitting.streams import Streams
 from skdp.models.additive import Additive
-from skdp.rows.chunks import changed
-from skdp.rows.clipping import row_bound
+from skdp.rows.lazy_rows import changed
+from skdp.rows.records import row_bound
 
 if TYPE_CHECKING:
     from skdp.privacy.budget import Budget

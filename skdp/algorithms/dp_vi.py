@@ -57,7 +57,7 @@ from skdp.engine.vanilla_sum import VanillaClippedSum
 from skdp.fitting.streams import Streams
 from skdp.fitting.validate import expected, in_range, integer, one_of, positive
 from skdp.models.likelihoods import BoundedScores
-from skdp.rows.chunks import rows_of
+from skdp.rows.lazy_rows import rows_of
 from skdp.rows.records import Bounds, LinearRows
 
 COVARIANCES = ("diag", "full")

@@ -89,8 +89,8 @@ from skdp.fitting.validate import in_range, integer, one_of, positive
 from skdp.models.user_models import UserModel
 from skdp.models.user_priors import Prior
 from skdp.rows.bounded_sum import BoundedSum
-from skdp.rows.chunks import rows_of
-from skdp.rows.clipping import clipped_rows
+from skdp.rows.lazy_rows import rows_of
+from skdp.rows.records import clipped_rows
 
 CURVATURE_CLIP = 0.35  # of C, in curvatures: their noise goes with its square
 

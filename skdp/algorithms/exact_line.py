@@ -25,9 +25,8 @@ from skdp.engine.loop import Progress
 from skdp.engine.sampling import FullBatch
 from skdp.fitting.streams import Streams
 from skdp.rows.bounded_sum import CHUNK_ROWS
-from skdp.rows.chunks import rows_of
-from skdp.rows.clipping import gram, row_bound
-from skdp.rows.records import LinearBatch, LinearRows, Rows
+from skdp.rows.lazy_rows import rows_of
+from skdp.rows.records import LinearBatch, LinearRows, Rows, gram, row_bound
 
 HYPER_SCALE = 2.0  # of τ, in the mean of a row at the norm bound
 MOST_PASSES, SETTLED, OVERRELAXED = 200, 1e-3, 1.7  # last change of ln τ, and EM's steps

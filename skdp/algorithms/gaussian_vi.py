@@ -38,7 +38,7 @@ from skdp.fitting.validate import positive
 from skdp.models.averaged import normal_points
 from skdp.models.likelihoods import BoundedScores
 from skdp.rows.bounded_sum import CHUNK_ROWS
-from skdp.rows.chunks import rows_of
+from skdp.rows.lazy_rows import rows_of
 from skdp.rows.records import LinearBatch, LinearRows, Rows
 
 MOST_PASSES = 200

@@ -50,7 +50,7 @@ from skdp.fitting.streams import SecureStream, Streams
 from skdp.fitting.validate import expected, in_range, integer, positive
 from skdp.privacy.hidden_state import cyclic_batch_mu, full_batch_mu
 from skdp.relations import check_relation
-from skdp.rows.chunks import rows_of
+from skdp.rows.lazy_rows import rows_of
 from skdp.rows.records import LinearBatch, LinearRows, Selection
 
 if TYPE_CHECKING:

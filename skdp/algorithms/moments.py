@@ -18,7 +18,7 @@ from skdp.algorithms.parts.gaussian_runs import FLOAT, OneSum
 from skdp.engine.loop import Progress
 from skdp.fitting.streams import Streams
 from skdp.rows.bounded_sum import CHUNK_ROWS
-from skdp.rows.chunks import rows_of
+from skdp.rows.lazy_rows import rows_of
 from skdp.rows.person_sums import RowSum
 from skdp.rows.records import PlainBatch, PlainRows
 

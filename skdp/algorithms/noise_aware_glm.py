@@ -76,7 +76,7 @@ from skdp.engine.sampling import FullBatch
 from skdp.fitting.streams import Streams
 from skdp.fitting.validate import integer, one_of, positive
 from skdp.relations import sensitivity_factor
-from skdp.rows.chunks import rows_of
+from skdp.rows.lazy_rows import rows_of
 from skdp.rows.records import LinearRows
 
 # Constants, the same for every data set, ε, n and d; benchmarks/noise_aware_defaults.py of 0.2.0

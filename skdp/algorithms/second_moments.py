@@ -19,7 +19,7 @@ from skdp.engine.linear_sums import GramSum, unpacked
 from skdp.engine.loop import Progress
 from skdp.fitting.streams import Streams
 from skdp.rows.bounded_sum import CHUNK_ROWS
-from skdp.rows.chunks import rows_of
+from skdp.rows.lazy_rows import rows_of
 from skdp.rows.records import LinearRows
 
 

@@ -33,8 +33,8 @@ from skdp.fitting.validate import in_range, integer, positive
 from skdp.models.likelihoods import LogConcave
 from skdp.relations import sensitivity_factor
 from skdp.rows.bounded_sum import ROUNDING
-from skdp.rows.clipping import row_bound
 from skdp.rows.persons import rows_beside
+from skdp.rows.records import row_bound
 
 if TYPE_CHECKING:
     from dp_accounting.dp_event import DpEvent

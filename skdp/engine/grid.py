@@ -33,8 +33,7 @@ import numpy as np
 from skdp.engine.release_hook import grid_width
 from skdp.fitting.validate import in_range
 from skdp.relations import ZERO_OUT, sensitivity_factor
-from skdp.rows.clipping import row_sums
-from skdp.rows.records import LinearBatch
+from skdp.rows.records import LinearBatch, row_sums
 
 BOUND_BITS = 34  # sums of 2²⁶ records fit in int64, and sums of 2¹⁸ in the digits of a double
 ROOM = 2**15

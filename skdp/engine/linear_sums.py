@@ -33,10 +33,9 @@ import numpy as np
 
 from skdp.fitting.validate import positive
 from skdp.rows.bounded_sum import CHUNK_ROWS, NUMBERS, POSITIVE, BoundedSum
-from skdp.rows.clipping import ImplicitRows, gram, row_products, row_sums
 from skdp.rows.person_sums import RowSum, by_person, shrunk
 from skdp.rows.persons import PersonUnit
-from skdp.rows.records import LinearBatch
+from skdp.rows.records import ImplicitRows, LinearBatch, gram, row_products, row_sums
 
 Residual = Callable[[np.ndarray, np.ndarray], np.ndarray]
 

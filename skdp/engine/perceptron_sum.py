@@ -29,9 +29,8 @@ from skdp.engine.grid import Outer
 from skdp.engine.linear_sums import Residual
 from skdp.engine.modules.network_sum import AUTOMATIC_GAMMA
 from skdp.fitting.validate import one_of, positive
-from skdp.rows.clipping import row_sums
 from skdp.rows.person_sums import RowSum, by_person
-from skdp.rows.records import LinearBatch, LinearRows, Selection, copied
+from skdp.rows.records import LinearBatch, LinearRows, Selection, copied, row_sums
 
 BITS = 16  # of a factor
 _WEIGHT_BITS = 34  # ‖A_i‖ ≤ 2¹⁷ and ‖⌊2^e W⌉‖ ≤ 2³⁵: no sum of products exceeds 2⁵²

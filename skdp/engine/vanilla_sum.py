@@ -9,9 +9,8 @@ import numpy as np
 
 from skdp.engine.linear_sums import Residual, shortened
 from skdp.rows.bounded_sum import CHUNK_ROWS
-from skdp.rows.clipping import row_products, row_sums
 from skdp.rows.person_sums import RowSum
-from skdp.rows.records import LinearBatch
+from skdp.rows.records import LinearBatch, row_products, row_sums
 
 
 @dataclass(frozen=True)

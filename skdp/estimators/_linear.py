@@ -44,7 +44,7 @@ from skdp.fitting.validate import (
     one_of,
 )
 from skdp.models.likelihoods import BoundedScores, Likelihood, classification_likelihood
-from skdp.rows.clipping import clipped_rows, row_bound
+from skdp.rows.records import clipped_rows, row_bound
 
 if TYPE_CHECKING:
     from skdp.privacy.budget import Budget

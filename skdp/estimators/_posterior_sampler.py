@@ -33,8 +33,8 @@ from skdp.fitting.warnings import PrivacyWarning
 from skdp.models.likelihoods import LogConcave
 from skdp.privacy.budget import Budget
 from skdp.rows.bounded_sum import MAX_ROWS
-from skdp.rows.clipping import row_bound
 from skdp.rows.persons import Persons, PersonUnit
+from skdp.rows.records import row_bound
 
 SAMPLERS = ("auto", "langevin", ops.SAMPLER)
 

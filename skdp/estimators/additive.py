@@ -56,9 +56,9 @@ from skdp.models.additive import (
     not_told,
 )
 from skdp.privacy.budget import Budget
-from skdp.rows.chunks import changed
-from skdp.rows.clipping import row_bound
 from skdp.rows.columns import AUTO, DeclaredColumns, declared_pairs, places_of
+from skdp.rows.lazy_rows import changed
+from skdp.rows.records import row_bound
 
 PARTS = ("curve", "deviation")
 FEW_BINS = 8  # between private edges, with fewer of which curves are coarser than between bounds

@@ -26,7 +26,7 @@ from skdp.mechanisms import GeometricMechanism
 from skdp.metrics._predictions import numbers
 from skdp.privacy.report import PrivacyReport
 from skdp.relations import ROW, Relation, check_relation
-from skdp.rows.chunks import rows_of
+from skdp.rows.lazy_rows import rows_of
 from skdp.rows.persons import Persons, facts_of, kind_of, persons_of, rows_of_persons
 
 _MOST_BINS = 1000

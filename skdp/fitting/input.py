@@ -21,7 +21,7 @@ from sklearn.utils.validation import (
 )
 
 from skdp.fitting.types import ArrayLike, Estimator, Given
-from skdp.fitting.validate import NO_ARRAY, expected, in_range, is_dask
+from skdp.fitting.validate import NO_ARRAY, is_dask
 from skdp.relations import ROW, check_relation
 from skdp.rows.bounds import carried, declared
 from skdp.rows.chunks import ChunkedRows
@@ -253,26 +253,6 @@ def _plain(X: Any, given: Any) -> Any:
     return carried(X, declared(given))
 
 
-def bounded_weights(
-    sample_weight: Given, max_sample_weight: Any, n_rows: int, remedy: str
-) -> np.ndarray | None:
-    """Check weights of rows against their declared bound; None where all are 1."""
-    bound = in_range(1e-10, 1e10, max_sample_weight=max_sample_weight)
-    if sample_weight is None:
-        if bound != 1.0:
-            raise expected("1 without sample_weight", remedy, max_sample_weight=max_sample_weight)
-        return None
-    wrong = (
-        f"Expected sample_weight to hold one number in [0, {bound:g}] per row; divide them by "
-        "a public bound, or declare a larger max_sample_weight."
-    )
-    with without_data(wrong):
-        weights = np.asarray(column_or_1d(sample_weight), dtype=np.float64)
-    if len(weights) != n_rows or not ((weights >= 0.0) & (weights <= bound)).all():
-        raise ValueError(wrong)
-    return weights
-
-
 # Said where the words of an error may be those of the data.
 _NUMBERS = (
     "Expected X, and y where it is asked for, to be arrays of numbers that a double can hold; "
@@ -343,37 +323,47 @@ def _words(error: Exception) -> str:
     return text if type(text) is str else ""
 
 
+# How the first line of what scikit-learn says begins, and what is said in its place: without text
+# that is no number, without arrays and objects.
+_SAID_INSTEAD = [
+    (r".*argument must be.*", r"\g<0>. X and y must hold numbers and nothing else."),
+    (
+        r"could not convert string|.*string.*'|.*'.*string",
+        "Expected X to hold numbers, got text; encode text columns first, with categories that are "
+        "public: OneHotEncoder(categories=[...]).",
+    ),
+    (  # a second pass finds its remedy there
+        r"Input X contains NaN\.$",
+        r"\g<0> Fill it with a public value, SimpleImputer(strategy='constant', fill_value=...), "
+        "or with a private one, DPStandardScaler.",
+    ),
+    (
+        r"(Expected 2D array, got.*?)( instead|$)",
+        r"\1 instead: X must have rows and columns. Reshape your data either using "
+        "array.reshape(-1, 1) if your data has a single feature or array.reshape(1, -1) if it "
+        "contains a single sample.",
+    ),
+    (
+        r"(Found array with dim.*?)\.*$",
+        r"\1: flatten each record, X.reshape(len(X), -1). Networks with module= take images and "
+        "sequences as they are.",
+    ),
+    (
+        "Input should have at least 1 dimension",
+        "Expected y to hold one value per row, got a single value.",
+    ),
+    (
+        r"(Sparse data was passed.*?)(\. |$)",
+        r"\1: use sparse_output=False in the step before, e.g. in OneHotEncoder, or X.toarray().",
+    ),
+    (r"Complex.*", r"\g<0>"),
+]
+
+
 def _safe(text: str) -> str:
-    """The message without what it quotes: text that is no number, arrays, objects."""
-    first, *rest = text.split("\n")
-    if "argument must be" in first:
-        return f"{first}. X and y must hold numbers and nothing else."
-    if first.startswith("could not convert string") or ("string" in first and "'" in first):
-        return (
-            "Expected X to hold numbers, got text; encode text columns first, with categories "
-            "that are public: OneHotEncoder(categories=[...])."
-        )
-    if first == "Input X contains NaN.":  # a second pass finds its remedy there
-        return (
-            f"{first} Fill it with a public value, SimpleImputer(strategy='constant', "
-            "fill_value=...), or with a private one, DPStandardScaler."
-        )
-    if first.startswith("Expected 2D array, got"):
-        return (
-            f"{first.partition(' instead')[0]} instead: X must have rows and columns. Reshape your "
-            "data either using array.reshape(-1, 1) if your data has a single feature or "
-            "array.reshape(1, -1) if it contains a single sample."
-        )
-    if first.startswith("Found array with dim"):
-        return (
-            f"{first.rstrip('.')}: flatten each record, X.reshape(len(X), -1). Networks with "
-            "module= take images and sequences as they are."
-        )
-    if first.startswith("Input should have at least 1 dimension"):
-        return "Expected y to hold one value per row, got a single value."
-    if first.startswith("Sparse data was passed"):
-        return (
-            f"{first.partition('. ')[0]}: use sparse_output=False in the step before, e.g. in "
-            "OneHotEncoder, or X.toarray()."
-        )
-    return first if rest and first.startswith("Complex") else text
+    """The message without what it quotes."""
+    first = text.split("\n")[0]
+    for begins, instead in _SAID_INSTEAD:
+        if found := re.match(begins, first):
+            return found.expand(instead)
+    return text

@@ -8,11 +8,12 @@ from functools import partial
 from typing import Any, NamedTuple, Self
 
 import numpy as np
+from sklearn.utils.validation import column_or_1d
 
 from skdp.fitting import charge
-from skdp.fitting.input import bounded_weights
+from skdp.fitting.input import without_data
 from skdp.fitting.plan import FitPlan, PublicFacts
-from skdp.fitting.validate import expected, integer, is_real
+from skdp.fitting.validate import expected, in_range, integer, is_real
 from skdp.fitting.warnings import FitWarning, PrivacyWarning
 from skdp.relations import GROUP, ROW
 from skdp.rows.chunk_tasks import Chunk
@@ -110,10 +111,13 @@ def looked_at(
 
 def weights_of(estimator: Any, records: Records, sample_weight: Any) -> np.ndarray | None:
     """Check weights of rows, times those of their classes; None where all are 1."""
-    bound, remedy = estimator.max_sample_weight, estimator._WEIGHTS_REMEDY
-    weights, has_bound = None, not (isinstance(bound, float) and bound == 1.0)
-    if sample_weight is not None or has_bound:
-        weights = bounded_weights(sample_weight, bound, len(records.X), remedy)
+    bound = in_range(1e-10, 1e10, max_sample_weight=estimator.max_sample_weight)
+    weights = None
+    if sample_weight is not None:
+        weights = _bounded(sample_weight, bound, len(records.X))
+    elif bound != 1.0:
+        what, remedy = "1 without sample_weight", estimator._WEIGHTS_REMEDY
+        raise expected(what, remedy, max_sample_weight=estimator.max_sample_weight)
     given = getattr(estimator, "class_weight", None)
     by_class = None if given is None else estimator._class_weights()
     if not by_class:
@@ -125,6 +129,18 @@ def weights_of(estimator: Any, records: Records, sample_weight: Any) -> np.ndarr
         raise expected("a dict whose keys are classes", class_weight=estimator.class_weight)
     of_class = np.array([float(by_class.get(label, 1.0)) for label in classes])
     return of_class[estimator._codes_of(records)] * (1.0 if weights is None else weights)
+
+
+def _bounded(sample_weight: Any, bound: float, n_rows: int) -> np.ndarray:
+    wrong = (
+        f"Expected sample_weight to hold one number in [0, {bound:g}] per row; divide them by "
+        "a public bound, or declare a larger max_sample_weight."
+    )
+    with without_data(wrong):
+        weights = np.asarray(column_or_1d(sample_weight), dtype=np.float64)
+        if len(weights) != n_rows or not ((weights >= 0.0) & (weights <= bound)).all():
+            raise ValueError(wrong)
+    return weights
 
 
 def _first_look(
@@ -190,11 +206,7 @@ def check_groups(estimator: Any, groups: Any) -> None:
 
 
 def by_person(
-    estimator: Any,
-    records: Records,
-    groups: Any,
-    persons: PersonUnit,
-    key: bytes | None = None,
+    estimator: Any, records: Records, groups: Any, persons: PersonUnit, key: bytes | None = None
 ) -> Records:
     """Bring the rows of each person together; rows in chunks are so already."""
     if isinstance(records.X, ArrayInChunks):

@@ -50,13 +50,9 @@ def check_columns_and_labels(
     estimator: Estimator, X: Any, y: Any, *, declared: bool
 ) -> tuple[dict[Any, np.ndarray], np.ndarray]:
     """Validate the columns of X and class labels y of a fit; see `check_columns`."""
-    columns = check_columns(estimator, X, reset=True)
-    with checking(estimator, X) as least:
-        # Of y it says what is missing, if that is all of it.
-        validate_data(estimator, X, y, reset=False, skip_check_array=True)
-        n = len(next(iter(columns.values())))
-        _, y = check_X_y(np.zeros((n, 1)), y, **least)
-        if not declared:
+    columns, y = _check_columns_and(estimator, X, y)
+    if not declared:
+        with checking(estimator, X):
             check_classification_targets(np.tile(y, 2))
     return columns, y
 
@@ -65,12 +61,19 @@ def check_columns_and_targets(
     estimator: Estimator, X: Any, y: Any
 ) -> tuple[dict[Any, np.ndarray], np.ndarray]:
     """Validate the columns of X and real targets y of a fit; see `check_columns`."""
+    columns, y = _check_columns_and(estimator, X, y, y_numeric=True)
+    return columns, finite(y)
+
+
+def _check_columns_and(
+    estimator: Estimator, X: Any, y: Any, **how: Any
+) -> tuple[dict[Any, np.ndarray], np.ndarray]:
     columns = check_columns(estimator, X, reset=True)
     with checking(estimator, X) as least:
+        # Of y it says what is missing, if that is all of it.
         validate_data(estimator, X, y, reset=False, skip_check_array=True)
         n = len(next(iter(columns.values())))
-        _, y = check_X_y(np.zeros((n, 1)), y, y_numeric=True, **least)
-        return columns, finite(y)
+        return columns, check_X_y(np.zeros((n, 1)), y, **least, **how)[1]
 
 
 def numbers(values: np.ndarray, name: str) -> np.ndarray:

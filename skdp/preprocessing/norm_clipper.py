@@ -15,8 +15,8 @@ from sklearn.utils.validation import check_is_fitted
 from skdp.fitting.input import check_features
 from skdp.fitting.validate import number_or_auto
 from skdp.preprocessing._base import float_tags
-from skdp.rows.clipping import clipped_rows
 from skdp.rows.lazy_rows import RowByRow, is_lazy, learned
+from skdp.rows.records import clipped_rows
 from skdp.rows.sparse import SparseRows
 
 

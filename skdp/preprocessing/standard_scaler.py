@@ -15,7 +15,7 @@ from skdp.fitting.plan import FitPlan, PublicFacts
 from skdp.fitting.validate import number_or_auto
 from skdp.preprocessing._base import PrivateScaler
 from skdp.privacy.budget import Budget
-from skdp.rows.clipping import clipped_rows
+from skdp.rows.records import clipped_rows
 
 
 @dataclass(eq=False, repr=False)

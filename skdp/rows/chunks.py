@@ -286,26 +286,6 @@ _LOST = (  # one for all causes: whether a chunk fails, and how, may depend on a
 )
 
 
-def rows_of(records: Any, build: Callable[..., Rows], **of_chunk: Any) -> Rows:
-    """Make the rows of a run: of records in memory, or of those of one chunk after the other.
-
-    For a chunk ``build`` gets more arguments.
-    """
-    X = records[0]
-    if not isinstance(X, ArrayInChunks):
-        return build(records)
-    return ChunkSums(X.rows, X.reading, partial(build, **of_chunk))
-
-
-def changed(records: Any, change: Callable[[Any], Any]) -> Any:
-    """Change records, each by itself: in memory at once, in chunks whenever one is read."""
-    X = records[0]
-    if not isinstance(X, ArrayInChunks):
-        return change(records)
-    reading = replace(X.reading, changes=(*X.reading.changes, change))
-    return records._replace(X=ArrayInChunks(X.shape, X.dtype, X.rows, reading))
-
-
 def targets_of(X: Any, y: Any) -> Any:
     """Return targets that were given, or those of rows in chunks."""
     return X.targets() if y is None and isinstance(X, ChunkedRows) else y

@@ -32,7 +32,7 @@ from typing import Any
 
 import numpy as np
 
-from skdp.rows.clipping import ON_BOUND, ImplicitRows
+from skdp.rows.records import ON_BOUND, ImplicitRows
 
 
 @dataclass(frozen=True, eq=False)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial, wraps
 from inspect import isfunction, signature
 from typing import Any
@@ -15,9 +16,10 @@ import numpy as np
 from skdp.fitting.validate import is_dask
 from skdp.rows.bounds import bounded
 from skdp.rows.chunk_tasks import ALL_EMPTY, Chunk, n_rows_of
-from skdp.rows.chunks import ChunkedRows, on_rows
+from skdp.rows.chunks import ArrayInChunks, ChunkedRows, ChunkSums, on_rows
 from skdp.rows.dask_rows import aligned
 from skdp.rows.parts import handed_on
+from skdp.rows.records import Rows
 
 
 def is_lazy(X: Any) -> bool:
@@ -51,6 +53,26 @@ def in_chunks(
         rows.release()
         if verbose:
             print(rows.told())
+
+
+def rows_of(records: Any, build: Callable[..., Rows], **of_chunk: Any) -> Rows:
+    """Make the rows of a run: of records in memory, or of those of one chunk after the other.
+
+    For a chunk ``build`` gets more arguments.
+    """
+    X = records[0]
+    if not isinstance(X, ArrayInChunks):
+        return build(records)
+    return ChunkSums(X.rows, X.reading, partial(build, **of_chunk))
+
+
+def changed(records: Any, change: Callable[[Any], Any]) -> Any:
+    """Change records, each by itself: in memory at once, in chunks whenever one is read."""
+    X = records[0]
+    if not isinstance(X, ArrayInChunks):
+        return change(records)
+    reading = replace(X.reading, changes=(*X.reading.changes, change))
+    return records._replace(X=ArrayInChunks(X.shape, X.dtype, X.rows, reading))
 
 
 def on_first_rows(X: Any, function: Callable[[Any], Any]) -> Any:

@@ -26,8 +26,8 @@ from scipy.sparse import csr_matrix
 
 from skdp.fitting.validate import positive
 from skdp.rows.bounded_sum import CHUNK_ROWS, BoundedSum
-from skdp.rows.clipping import ON_BOUND, norms_of
 from skdp.rows.persons import PersonUnit
+from skdp.rows.records import ON_BOUND, norms_of
 
 
 def by_person(terms: np.ndarray, batch: Any, weights: np.ndarray | None = None) -> np.ndarray:

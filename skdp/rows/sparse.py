@@ -27,7 +27,7 @@ import numpy as np
 from scipy.sparse import csr_array, diags_array, hstack
 
 from skdp.rows.bounds import Carrier, Declared
-from skdp.rows.clipping import ON_BOUND, ImplicitRows
+from skdp.rows.records import ON_BOUND, ImplicitRows
 
 
 class SparseRows(Carrier, ImplicitRows):

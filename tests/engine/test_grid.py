@@ -17,8 +17,7 @@ from skdp.engine.vanilla_sum import VanillaClippedSum
 from skdp.models.likelihoods import Bernoulli, Categorical, Poisson
 from skdp.relations import sensitivity_factor
 from skdp.rows.bounded_sum import BoundedSum
-from skdp.rows.clipping import row_products, row_sums
-from skdp.rows.records import LinearRows
+from skdp.rows.records import LinearRows, row_products, row_sums
 
 D, N = 5, 61
 RNG = np.random.default_rng(0)

@@ -12,8 +12,7 @@ from skdp.engine.linear_sums import LinearClippedSum, OutsideSum
 from skdp.models.likelihoods import Bernoulli, Categorical
 from skdp.relations import RELATIONS, sensitivity_factor
 from skdp.rows.bounded_sum import ROUNDING
-from skdp.rows.clipping import clipped_rows, row_bound
-from skdp.rows.records import LinearBatch, LinearRows
+from skdp.rows.records import LinearBatch, LinearRows, clipped_rows, row_bound
 
 
 def make_batch(rows, codes, likelihood):

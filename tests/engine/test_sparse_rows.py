@@ -7,8 +7,7 @@ from scipy import sparse
 from skdp.engine.linear_sums import LinearClippedSum
 from skdp.models.likelihoods import Bernoulli
 from skdp.rows.bounds import row_norm
-from skdp.rows.clipping import gram
-from skdp.rows.records import LinearRows
+from skdp.rows.records import LinearRows, gram
 from skdp.rows.sparse import SparseRows
 
 rng = np.random.default_rng(0)

@@ -33,10 +33,9 @@ from skdp.engine.sampling import FullBatch
 from skdp.fitting.streams import Streams
 from skdp.relations import check_relation
 from skdp.rows.bounded_sum import CHUNK_ROWS, NUMBERS, POSITIVE
-from skdp.rows.chunks import rows_of
-from skdp.rows.clipping import NEARLY
+from skdp.rows.lazy_rows import rows_of
 from skdp.rows.person_sums import RowSum
-from skdp.rows.records import LinearBatch, LinearRows
+from skdp.rows.records import NEARLY, LinearBatch, LinearRows
 
 # Shares of the squared GDP budget, and cells of a stage: with 8 cells four stages find a range of
 # 1/4096 of the bounds, or 1/256 where values lie on both sides of an edge. Moments take what their

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from skdp.algorithms.noise_aware.columns import UNBOUNDED
 from skdp.models.additive import Additive
-from skdp.rows.clipping import row_bound
+from skdp.rows.records import row_bound
 
 ROWS = 1.5  # norm over √D, the root mean square, of standardised rows that count less
 

@@ -20,9 +20,8 @@ from scipy.special import expit, ndtr, softmax
 from skdp.engine.linear_sums import GramSum, LinearClippedSum, packed, packed_squares
 from skdp.models.likelihoods import Likelihood
 from skdp.rows.bounded_sum import CHUNK_ROWS
-from skdp.rows.clipping import gram, row_products
 from skdp.rows.person_sums import RowSum, by_person
-from skdp.rows.records import LinearBatch
+from skdp.rows.records import LinearBatch, gram, row_products
 
 USUAL_CUT = 2.5  # c over the scale of residuals: 1 % of normal ones are cut
 USUAL_SQUARE = 1.0 / 6.0  # of a residual over c, where c is USUAL_CUT times their scale

@@ -44,9 +44,8 @@ from skdp.engine.loop import Progress, ReleasePlan
 from skdp.engine.magnitude_sums import MagnitudeSum
 from skdp.engine.sampling import FullBatch
 from skdp.fitting.streams import Streams
-from skdp.rows.chunks import changed, rows_of
-from skdp.rows.clipping import row_bound
-from skdp.rows.records import LinearRows
+from skdp.rows.lazy_rows import changed, rows_of
+from skdp.rows.records import LinearRows, row_bound
 
 # Shares of the squared GDP budget that is left to this run. The study of these constants is
 # benchmarks/real_tables.py, which says the tables that they were chosen on.

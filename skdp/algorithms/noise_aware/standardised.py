@@ -18,8 +18,8 @@ from skdp.algorithms.noise_aware.glm import GLMConfig
 from skdp.algorithms.parts.progress import parts_of_progress
 from skdp.engine.loop import Progress
 from skdp.fitting.streams import Streams
-from skdp.rows.chunks import changed
-from skdp.rows.clipping import clipped_rows
+from skdp.rows.lazy_rows import changed
+from skdp.rows.records import clipped_rows
 
 if TYPE_CHECKING:
     from dp_accounting.dp_event import DpEvent

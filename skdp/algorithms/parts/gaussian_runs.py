@@ -18,7 +18,7 @@ from skdp.fitting.validate import in_range, integer
 from skdp.models.likelihoods import BoundedScores
 from skdp.relations import ZERO_OUT, check_relation
 from skdp.rows.bounded_sum import BoundedSum
-from skdp.rows.clipping import row_bound
+from skdp.rows.records import row_bound
 from skdp.rows.persons import PersonUnit
 from skdp.rows.records import Rows
 

@@ -31,7 +31,7 @@ from skdp.privacy.discrete import discrete_gaussian_event
 from skdp.privacy.events import dp_sgd_event
 from skdp.relations import check_relation
 from skdp.rows.bounded_sum import BoundedSum
-from skdp.rows.chunks import rows_of
+from skdp.rows.lazy_rows import rows_of
 from skdp.rows.persons import PersonUnit
 from skdp.rows.records import Rows
 

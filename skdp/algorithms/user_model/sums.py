@@ -15,8 +15,8 @@ from skdp.engine.modules.network_records import NetworkBatch
 from skdp.fitting.validate import one_of, positive
 from skdp.models.user_models import UserModel
 from skdp.rows.bounded_sum import CHUNK_ROWS, NUMBERS, OPPOSITE, POSITIVE, BoundedSum
-from skdp.rows.clipping import ON_BOUND
 from skdp.rows.persons import PersonUnit, sizes_between
+from skdp.rows.records import ON_BOUND
 
 GRADIENT, OUTER, SQUARES = "gradient", "outer", "squares"
 CHUNK_NUMBERS = 2**21  # of per-record gradients in memory
