@@ -3,12 +3,11 @@
 import pickle
 
 import numpy as np
+from chunks.common import data
 
 from skdp.rows.dask_rows import Sealed
 
-X = np.random.default_rng(0).uniform(-1, 1, (120, 2))
-Y = (X[:, 0] > 0).astype(int)
-PLANTED = 424242.4242
+X, Y = data(120)
 
 
 class Faulty:

@@ -3,6 +3,7 @@
 What needs no cluster is in `test_dask`.
 """
 
+import functools
 import gzip
 import os
 import signal
@@ -16,12 +17,10 @@ import distributed
 import numpy as np
 import pandas as pd
 import pytest
-from chunks.faulty import PLANTED, X, Y
-from chunks.test_faults import words_of
+from chunks.common import PLANTED, charged, classifier, words_of
+from chunks.faulty import X, Y
 
-from skdp import DPVariationalLogisticRegression, Persons, PrivacyLedger
-from skdp.fitting import charge
-from skdp.fitting.streams import Streams
+from skdp import Persons
 from skdp.rows.dask_rows import DaskRows
 from skdp.testing import record_releases
 
@@ -58,21 +57,16 @@ def client(tmp_path_factory):
 
 
 @pytest.fixture(autouse=True)
-def nothing_comes_here(monkeypatch):
-    """The same random bits for every fit; rows are not read in this process, and none is left."""
+def nothing_comes_here(monkeypatch, fixed):
+    """The same random bits for every fit; rows are not read in this process."""
 
     def never(self, number):
         raise AssertionError
 
     monkeypatch.setattr(DaskRows, "load", never)
-    monkeypatch.setattr(charge, "streams", lambda *given: Streams(b"fixed"))
-    monkeypatch.setattr(charge, "initial_seed", lambda estimator: 0)
 
 
-def classifier(**settings):
-    return DPVariationalLogisticRegression(
-        **{"classes": [0, 1], "n_samples": N, "max_iter": 2, "secure": True} | settings
-    )
+classifier = functools.partial(classifier, N, secure=True)
 
 
 def arrays(n_parts=4):
@@ -126,9 +120,8 @@ def test_secure_fits_are_equal_to_the_bit_on_one_and_two_workers(client):
     one = next(iter(client.scheduler_info()["workers"]))
     frame = dd.from_pandas(pd.DataFrame(X, columns=["a", "b"]).assign(y=Y), npartitions=5).persist()
     for rows, y in (arrays(7), dask.persist(*arrays(3)), (frame[["a", "b"]], frame["y"])):
-        with PrivacyLedger() as ledger:
+        with charged(1):
             assert np.array_equal(classifier().fit(rows, y).coef_, whole)
-        assert len(ledger.entries) == 1
     with dask.annotate(workers=[one]):
         assert np.array_equal(classifier().fit(*arrays(7)).coef_, whole)
     del frame, rows, y
@@ -168,10 +161,9 @@ def test_workers_that_are_killed_in_a_pass_change_nothing(n_kills, client, tmp_p
         folder, n_read = tmp_path / str(number), 2 + number % len(trace)
         folder.mkdir()
         wait_for_workers(client)
-        with PrivacyLedger() as ledger, record_releases() as tape:
+        with charged(1), record_releases() as tape:
             found = classifier().fit(failing(folder, "kill", n_read), arrays()[1])
         assert os.path.exists(folder / str(n_read + 1))  # it was read again
-        assert len(ledger.entries) == 1
         assert [one.call for one in tape] == [one.call for one in trace]
         for one, other in zip(tape, trace, strict=True):
             assert np.array_equal(np.asarray(one.output), np.asarray(other.output))
@@ -229,9 +221,8 @@ def test_an_interrupt_in_a_pass_ends_it_and_the_cluster_lives_on(client, tmp_pat
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     request.addfinalizer(lambda: signal.signal(signal.SIGINT, before))
     threading.Thread(target=interrupt, args=[threading.get_ident()]).start()
-    with PrivacyLedger() as ledger, pytest.raises(KeyboardInterrupt, match="stays spent"):
+    with charged(1, KeyboardInterrupt, "stays spent"):
         classifier().fit(failing(tmp_path, wait, 3), arrays()[1])
-    assert len(ledger.entries) == 1
     assert not left_on(client)
     classifier().fit(*arrays())
 
@@ -248,9 +239,8 @@ def test_a_worker_of_another_version_is_refused(client):
 
     one = next(iter(client.scheduler_info()["workers"]))
     client.run(install, "9.9", workers=[one])
-    with PrivacyLedger() as ledger, pytest.raises(ValueError, match="other versions of Python"):
+    with charged(0, ValueError, "other versions of Python"):
         classifier().fit(*arrays(7))
-    assert not ledger.entries
     client.run(install, __version__)
     classifier().fit(*arrays(7))
 
@@ -297,10 +287,6 @@ def test_a_memory_limit_and_a_scheduler_that_is_lost_end_the_fit(what, tmp_path)
     with cluster, distributed.Client(cluster):
         if what is wait_long:
             threading.Thread(target=close, args=(cluster,)).start()
-        with (
-            PrivacyLedger() as ledger,
-            record_releases() as tape,
-            pytest.raises(RuntimeError, match="Rows are lost: a chunk could not be worked on"),
-        ):
+        says = "Rows are lost: a chunk could not be worked on"
+        with charged(1, RuntimeError, says, n_releases=1):
             classifier().fit(failing(tmp_path, what, 3), arrays()[1])
-        assert (len(ledger.entries), len(tape)) == (1, 1)

@@ -6,6 +6,7 @@ import tempfile
 import numpy as np
 import pandas as pd
 import pytest
+from chunks.common import charged, data, in_chunks
 
 from skdp import (
     DPPCA,
@@ -16,18 +17,14 @@ from skdp import (
     DPVariationalModel,
     OPSPosteriorSampler,
     Persons,
-    PrivacyLedger,
-)
+)  # fmt: skip
 from skdp.data import ChunkedRows
-from skdp.fitting import charge, reading
-from skdp.fitting.streams import Streams
+from skdp.fitting import reading
 
 pytestmark = pytest.mark.filterwarnings("ignore::skdp.PrivacyWarning")
 N, PERSONS = 400, 60
-RNG = np.random.default_rng(0)
-X = RNG.uniform(-1, 1, (N, 2))
-Y = (X[:, 0] > 0).astype(int)
-WHO = RNG.integers(0, PERSONS, N)
+X, Y = data(N)
+WHO = np.random.default_rng(1).integers(0, PERSONS, N)
 UNIT = {"unit": Persons(PERSONS, rows_per_group=7)}
 LABELS = {"classes": [0, 1], "max_iter": 3}
 MODELS = {
@@ -45,24 +42,14 @@ MODELS = {
 
 
 @pytest.fixture
-def folder(monkeypatch, tmp_path):
+def folder(monkeypatch, tmp_path, fixed):
     """The same random bits for every fit, and a place for temporary files."""
-    monkeypatch.setattr(charge, "streams", lambda *given: Streams(b"fixed"))
-    monkeypatch.setattr(charge, "initial_seed", lambda estimator: 0)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     return tmp_path
 
 
 def rows(n_chunks=7, X=X, y=Y, who=WHO):
-    cuts = np.linspace(0, len(X), n_chunks + 1).astype(int)
-
-    def load(i):
-        own = slice(cuts[i], cuts[i + 1])
-        load.reads.append(i)
-        return X[own], None if y is None else y[own], who[own]
-
-    load.reads = []
-    return ChunkedRows(load, n_chunks)
+    return in_chunks(n_chunks, X, y, who)
 
 
 def what(model):
@@ -77,9 +64,8 @@ def what(model):
 def test_a_fit_of_persons_in_chunks_is_that_in_memory(name, folder):
     whole = MODELS[name]().fit(X, Y, groups=WHO)
     for n_chunks in (1, 7):
-        with PrivacyLedger(neighboring_relation="zero_out_group") as ledger:
+        with charged(1, relation="zero_out_group"):
             found = MODELS[name]().fit(rows(n_chunks))
-        assert len(ledger.entries) == 1
         assert found.privacy_.unit == "group"
         if name.startswith("secure"):
             assert np.array_equal(what(found), what(whole))
@@ -145,40 +131,18 @@ def test_labels_of_any_kind_and_frames(folder):
         assert np.array_equal(what(MODELS["secure"]().fit(source)), expected)
 
 
-def without_labels(i):
-    return X[:5], Y[:5]
+PERSONS_MISSING = np.array([1.0, np.nan, 2.0, 3.0, 4.0])
+BAD = {
+    "no labels": (lambda i: (X[:5], Y[:5]), "it has none"),
+    "missing ones": (lambda i: (X[:5], Y[:5], PERSONS_MISSING), "some are missing"),
+    "other columns": (lambda i: (X[:5, : 1 + i], Y[:5], WHO[:5]), "^A chunk has other columns"),
+    "too few labels": (lambda i: (X[:5], Y[:5], WHO[:4]), "one hashable label"),
+    "too few targets": (lambda i: (X[:5], Y[:4], WHO[:5]), "of as many rows as"),
+    "NaN": (lambda i: (X[:5] * np.nan, Y[:5], WHO[:5]), "contains NaN"),
+}
 
 
-def with_missing_ones(i):
-    return X[:5], Y[:5], np.array([1.0, np.nan, 2.0, 3.0, 4.0])
-
-
-def of_other_columns(i):
-    return X[:5, : 1 + i], Y[:5], WHO[:5]
-
-
-def of_too_few(i):
-    return X[:5], Y[:5], WHO[:4]
-
-
-def with_nan(i):
-    return X[:5] * np.nan, Y[:5], WHO[:5]
-
-
-@pytest.mark.parametrize(
-    ("load", "says"),
-    [
-        (without_labels, "it has none"),
-        (with_missing_ones, "some are missing"),
-        (of_other_columns, "^A chunk has other columns"),
-        (of_too_few, "one hashable label"),
-        (with_nan, "contains NaN"),
-    ],
-)
+@pytest.mark.parametrize(("load", "says"), BAD.values(), ids=BAD)
 def test_bad_chunks_of_persons_are_refused_before_the_charge(load, says, folder):
-    with (
-        PrivacyLedger(neighboring_relation="zero_out_group") as ledger,
-        pytest.raises(ValueError, match=says),
-    ):
+    with charged(0, ValueError, says, relation="zero_out_group"):
         MODELS["noise-aware"]().fit(ChunkedRows(load, 2))
-    assert not ledger.entries
