@@ -14,26 +14,10 @@ from skdp.fitting.types import Estimator
 
 
 def check_columns(estimator: Estimator, X: Any, *, reset: bool) -> dict[Any, np.ndarray]:
-    """Validate the columns of X, which may be a frame with text and missing values.
+    """Validate the columns of X, which may be a frame of pandas or polars with missing values.
 
-    Parameters
-    ----------
-    estimator : estimator
-        It learns the number and the names of the columns, or checks them.
-    X : array-like of shape (n, n_features)
-        An array, or a frame of pandas or polars.
-    reset : bool
-        Whether it learns them.
-
-    Returns
-    -------
-    dict
-        Values (n,) of each column, by its name in a frame, and by its position else.
-
-    Raises
-    ------
-    ValueError
-        If the input is invalid; no value of it is quoted.
+    The estimator learns their number and names, with ``reset``, or is held to them. Return the
+    values (n,) of each by its name in a frame, and by its position else; no error quotes one.
     """
     with checking(estimator, X, fit=reset) as least:
         if not is_frame(X):

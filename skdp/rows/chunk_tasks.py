@@ -195,30 +195,14 @@ class Lost(NamedTuple):
 
 @dataclass(frozen=True)
 class Reading:
-    """How a fit reads its chunks, and what it saw of each at the first look.
-
-    Parameters
-    ----------
-    read : callable
-        Chunk -> records, and what is public about them.
-    key : bytes
-        Of the fingerprints.
-    places : dict
-        Numbers of the first record and of the one after the last, of each chunk that has any.
-    fingerprints : dict
-        Of each of them.
-    seconds : float
-        That the first look took.
-    changes : tuple of callable
-        What is done to the records after they were read.
-    """
+    """How a fit reads its chunks, and what it saw of each at the first look."""
 
     read: Read = field(repr=False)
-    key: bytes = field(repr=False)
-    places: dict[int, tuple[int, int]] = field(repr=False)
+    key: bytes = field(repr=False)  # of the fingerprints
+    places: dict[int, tuple[int, int]] = field(repr=False)  # of a chunk's records: first, last + 1
     fingerprints: dict[int, bytes] = field(repr=False)
-    seconds: float = field(repr=False)
-    changes: tuple[Callable[[Any], Any], ...] = field(default=(), repr=False)
+    seconds: float = field(repr=False)  # that the first look took
+    changes: tuple[Callable[[Any], Any], ...] = field(default=(), repr=False)  # after reading
 
 
 @dataclass(frozen=True)

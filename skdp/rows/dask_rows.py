@@ -124,16 +124,9 @@ class _Source(NamedTuple):
 
 
 class DaskRows(ChunkedRows):
-    """Rows in the partitions of a Dask array or DataFrame.
+    """Rows, and in the same partitions targets and persons, of Dask arrays or frames.
 
-    Parameters
-    ----------
-    X : Dask array or DataFrame
-        Rows.
-    y, groups : Dask array, Series or DataFrame, or None, default=None
-        Targets, and the person of each row, in the same partitions.
-    verbose : int, default=0
-        Count what goes through this process.
+    ``verbose`` counts what goes through this process.
     """
 
     def __init__(self, X: Any, y: Any = None, groups: Any = None, *, verbose: int = 0) -> None:

@@ -235,14 +235,6 @@ def levels_of(rows: Any) -> tuple[Level, ...]:
     return tuple(level.at(at) for level in kept.levels) if same else ()
 
 
-def mark_of(levels: tuple[Level, ...]) -> Mark | None:
-    """Return the mark of levels, each within the next."""
-    found = None
-    for level in reversed(levels):
-        found = level.mark._replace(within=found)
-    return found
-
-
 # --- at the fit -----------------------------------------------------------------------------------
 
 _TRUSTED: ContextVar[dict[str, str] | None] = ContextVar("parts of what is fitted", default=None)
