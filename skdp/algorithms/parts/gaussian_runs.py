@@ -18,9 +18,8 @@ from skdp.fitting.validate import in_range, integer
 from skdp.models.likelihoods import BoundedScores
 from skdp.relations import ZERO_OUT, check_relation
 from skdp.rows.bounded_sum import BoundedSum
-from skdp.rows.records import row_bound
 from skdp.rows.persons import PersonUnit
-from skdp.rows.records import Rows
+from skdp.rows.records import Rows, row_bound
 
 if TYPE_CHECKING:
     from dp_accounting.dp_event import DpEvent
