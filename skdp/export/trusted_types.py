@@ -4,21 +4,14 @@ None of them runs code that a file brings along. A file is still to be read only
 model came from: its numbers are not checked.
 """
 
+_EVENTS = (
+    "Composed", "Gaussian", "Laplace", "NoOp", "NonPrivate", "PoissonSampled", "RepeatAndSelect",
+    "SelfComposed",
+)  # fmt: skip
+
 trusted_types = [
     "builtins.range",  # e.g. of classes=range(10)
-    *(
-        f"dp_accounting.dp_event.{kind}DpEvent"
-        for kind in (
-            "Composed",
-            "Gaussian",
-            "Laplace",
-            "NoOp",
-            "NonPrivate",
-            "PoissonSampled",
-            "RepeatAndSelect",
-            "SelfComposed",
-        )
-    ),
+    *(f"dp_accounting.dp_event.{kind}DpEvent" for kind in _EVENTS),
     "skdp.algorithms.dp_sgd.Kept",
     "skdp.algorithms.dp_sgd.PathPosterior",
     "skdp.algorithms.dp_sgld.KeptIterates",

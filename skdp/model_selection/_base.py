@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 
 import joblib
 import numpy as np
+from dp_accounting.dp_event import DpEvent
 from sklearn.base import MetaEstimatorMixin, is_classifier, is_regressor
 from sklearn.utils import Tags, check_random_state, get_tags, indexable
 from sklearn.utils.metaestimators import available_if
@@ -33,8 +34,10 @@ from skdp.fitting.reading import (
 )
 from skdp.fitting.streams import Streams, seed_material
 from skdp.fitting.types import ArrayLike, Estimator, Given, Params, Seed
+from skdp.fitting.validate import in_range
 from skdp.model_selection import _candidates, _scores
-from skdp.model_selection.budgets import private_parts
+from skdp.model_selection._candidates import Budgets
+from skdp.model_selection.budgets import Sizes, private_parts
 from skdp.privacy import PrivacyReport, privacy_of
 from skdp.privacy.cover import BudgetExceededError, Cover, covered
 from skdp.privacy.report import joint
@@ -136,6 +139,38 @@ class PrivateSearch(MetaEstimatorMixin, ProtectedUnit, PrivateEstimator):
             return own
         declared = {size(part) for part in private_parts(self.estimator).values()} - {None}
         return declared.pop() if len(declared) == 1 else None
+
+    def _budgets(self, facts: PublicFacts, estimator: Any, share: float | None = None) -> Budgets:
+        """What gives budgets to fits on a share of the rows, or on all of them."""
+        n, n_groups = facts.rows, None
+        if facts.persons is not None:
+            n, n_groups = self._declared_n_samples(), facts.persons.n_groups
+        if share is not None:
+            n = None if n is None else max(1, round(share * n))
+            n_groups = None if n_groups is None else max(1, round(share * n_groups))
+        sizes = Sizes.checked(n, facts.n_features)
+        delta = in_range(0.0, 1.0, delta=self.delta)
+        return Budgets(estimator, delta, self._relation, self.weights, sizes, n_groups)
+
+    def _report(self, event: DpEvent, facts: PublicFacts, sampling: str, tuning: str) -> Any:
+        """State what a search costs: no more than was asked for."""
+        report = PrivacyReport.of(
+            event,
+            delta=float(self.delta),
+            sampling=sampling,
+            neighboring_relation=self._relation,
+            inferred_public_facts=facts.inferred,
+            seeded=self.random_state is not None,
+        )
+        if not report.epsilon <= self.epsilon:
+            raise RuntimeError("The plan of the search exceeds its budget; please report this.")
+        return replace(report, tuning=f"accounted: the best of {tuning}")
+
+    def _seeds(self, streams: Streams) -> np.random.Generator | None:
+        """Generator of the seeds of fits, where the search has one."""
+        if isinstance(self.random_state, np.random.RandomState):
+            self.random_state.randint(2**31 - 1)  # the next fit is another
+        return None if self.random_state is None else streams("seeds").generator
 
     def _streams(self, purpose: str, *arrays: np.ndarray) -> Streams:
         """Return streams keyed by the system, or by the seed and the settings."""

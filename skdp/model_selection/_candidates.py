@@ -166,7 +166,7 @@ class TrialPlan:
     """What all trials share: the base event, and the noise of the score."""
 
     base: DpEvent
-    mu: float
+    epsilon: float  # of its fit
     mechanism: GaussianMechanism | None  # of the score; None: none is released
 
     def covers(self, event: DpEvent) -> bool:
@@ -212,10 +212,11 @@ class Budgets:
 covers_part = partial(dominates, rounding=1e-9)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Planner(Budgets):
+@dataclass(frozen=True)
+class Planner:
     """Gives candidates their budgets, from parameters and public sizes."""
 
+    budgets: Budgets
     epsilon: float
     law: TrialLaw
     score_share: float  # of μ² of a trial; 0 where the score costs nothing
@@ -224,44 +225,31 @@ class Planner(Budgets):
         """Find the base event of one trial, for which the selection costs what was asked for."""
         if math.isinf(self.epsilon):
             return TrialPlan(dp_event.NonPrivateDpEvent(), math.inf, None)
-        mu = trial_mu(self.epsilon, self.delta, self.law)
-        base = gdp_event(mu, self.neighboring_relation)
-        draft = TrialPlan(base, mu, self._mechanism(mu))
-        if gaussian_mu(self.candidate(params, draft).event) is not None:
-            return draft
-        return self._plan_of_others(params, mu)
-
-    def _plan_of_others(self, params: Params, mu: float) -> TrialPlan:
-        """Move the budget of a trial until the selection costs what was asked for."""
-
-        def tried(log_factor: float) -> TrialPlan:
-            mu_now = mu * math.exp(log_factor)
-            mechanism = self._mechanism(mu_now)
-            draft = TrialPlan(dp_event.NonPrivateDpEvent(), mu_now, mechanism)
-            event = self.candidate(params, draft).event
-            return TrialPlan(_with_score(event, mechanism), mu_now, mechanism)
+        delta, relation = self.budgets.delta, self.budgets.neighboring_relation
+        mu = trial_mu(self.epsilon, delta, self.law)
+        found = self._trial(params, mu)
+        if gaussian_mu(found.base) is not None:
+            return replace(found, base=gdp_event(mu, relation))
 
         def excess(log_factor: float) -> float:
-            event, relation = selection(tried(log_factor).base, self.law), self.neighboring_relation
-            return math.log(epsilon_of_event(event, self.delta, relation) / self.epsilon)
+            nonlocal found
+            found = self._trial(params, mu * math.exp(log_factor))
+            event = selection(found.base, self.law)
+            return math.log(epsilon_of_event(event, delta, relation) / self.epsilon)
 
-        return tried(budgets.solve(excess))
+        budgets.solve(excess)
+        return found
 
-    def _mechanism(self, mu: float) -> GaussianMechanism | None:
-        if self.score_share == 0.0:
-            return None
-        mu = mu * (1 - _SLACK) * math.sqrt(self.score_share)
-        scale = RECORD_NORM * sensitivity_factor(self.neighboring_relation) / mu
-        return GaussianMechanism(RECORD_NORM, scale, self.neighboring_relation)
-
-    def candidate(self, params: Params, plan: TrialPlan) -> Candidate:
-        """Give a candidate its budgets, and plan what its fit is charged."""
-        return self.with_budget(params, self.trial_epsilon(plan))
-
-    def trial_epsilon(self, plan: TrialPlan) -> float:
-        """ε of the fit of one trial."""
-        mu = plan.mu * (1 - _SLACK) * math.sqrt(1 - self.score_share)
-        return math.inf if math.isinf(mu) else gdp_to_epsilon(mu, self.delta)
+    def _trial(self, params: Params, mu: float) -> TrialPlan:
+        """Divide μ between a fit and its score."""
+        relation, share = self.budgets.neighboring_relation, self.score_share
+        mu, mechanism = mu * (1 - _SLACK), None
+        if share > 0.0:
+            scale = RECORD_NORM * sensitivity_factor(relation) / (mu * math.sqrt(share))
+            mechanism = GaussianMechanism(RECORD_NORM, scale, relation)
+        epsilon = gdp_to_epsilon(mu * math.sqrt(1 - share), self.budgets.delta)
+        event = self.budgets.with_budget(params, epsilon).event
+        return TrialPlan(_with_score(event, mechanism), epsilon, mechanism)
 
     def candidates(self, drawn: Sequence[Params], plan: TrialPlan) -> list[Candidate]:
         """Plan all of them, and refuse those that the base does not cover."""
@@ -269,7 +257,7 @@ class Planner(Budgets):
         found = []
         for params in drawn:
             key = _key(params)
-            candidate = planned.get(key) or self.candidate(params, plan)
+            candidate = planned.get(key) or self.budgets.with_budget(params, plan.epsilon)
             if key is not None:
                 planned[key] = candidate
             if not plan.covers(candidate.event):

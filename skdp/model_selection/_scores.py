@@ -23,13 +23,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.base import is_classifier, is_regressor
-from sklearn.metrics import check_scoring
-from sklearn.utils import indexable
 
-from skdp.fitting.streams import SecureStream
 from skdp.fitting.types import ArrayLike, Estimator, Given, Opaque, Params
 from skdp.fitting.validate import expected
-from skdp.mechanisms import GaussianMechanism
 from skdp.model_selection.budgets import private_parts
 
 RECORD_NORM = 0.5
@@ -150,36 +146,14 @@ class MeanRowScore:
         """Score a fitted estimator on given rows, without noise."""
         return float(np.mean(np.clip(self.row_score(estimator, X, y), 0.0, 1.0)))
 
-
-@dataclass(frozen=True)
-class PrivateScore:
-    """Noisy sum of scores of records less ½; without a mechanism, the exact one: no privacy."""
-
-    row_score: RowScore
-    mechanism: GaussianMechanism | None
-
-    def __call__(
-        self, fitted: Opaque, rows: PrivateRows, stream: SecureStream | None = None
-    ) -> float:
-        """Release the score of one trial."""
+    def of_trial(self, fitted: Opaque, rows: PrivateRows) -> float:
+        """Sum of scores of records less ½, exactly."""
         n_rows, scores = shape_of(rows.X)[0], np.empty(0)
         if n_rows:
             scores = np.asarray(self.row_score(fitted, rows.X, rows.y), dtype=float)
         if scores.shape != (n_rows,):
             raise ValueError("Expected scoring to return one number for each row.")
-        exact = centred_sum(scores, rows.persons)
-        if self.mechanism is None:
-            return exact
-        return float(self.mechanism.release(exact, stream, charged=True))
-
-    @property
-    def scorer(self) -> MeanRowScore:
-        """The score without noise."""
-        return MeanRowScore(self.row_score)
-
-    def mean(self, noisy: float, n_records: int) -> float:
-        """Mean score, from the released sum and a public number of rows or persons."""
-        return 0.5 + noisy / n_records
+        return centred_sum(scores, rows.persons)
 
 
 def centred_sum(scores: np.ndarray, persons: Whose | None = None) -> float:
@@ -214,19 +188,7 @@ class PublicScore:
     X: ArrayLike
     y: ArrayLike
 
-    def __call__(self, fitted: Opaque, rows: PrivateRows, stream: SecureStream) -> float:
+    def of_trial(self, fitted: Opaque, rows: PrivateRows) -> float:
         """Score one trial; the private rows are not looked at."""
         score = float(np.mean(self.scorer(fitted, self.X, self.y)))
         return score if math.isfinite(score) else WORST
-
-    def mean(self, score: float, n_records: int) -> float:
-        """Return the score as it is."""
-        return score
-
-
-def public_score(estimator: Estimator, scoring: Scoring, X: Given, y: Given) -> PublicScore:
-    """Return a score on public rows by any scorer of scikit-learn."""
-    if X is None or y is None:
-        raise ValueError("Expected both X_public and y_public, or neither.")
-    indexable(X, y)
-    return PublicScore(check_scoring(estimator, scoring=scoring), X, y)

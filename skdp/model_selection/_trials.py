@@ -13,14 +13,14 @@ from skdp.fitting.streams import Streams, seed_material
 from skdp.fitting.types import Estimator, Params
 from skdp.model_selection import _candidates, _scores
 from skdp.model_selection._base import alone, silence
-from skdp.model_selection._candidates import Candidate, Planner, TrialPlan
+from skdp.model_selection._candidates import Candidate, TrialPlan
 from skdp.model_selection.budgets import private_parts, relation_of
 from skdp.model_selection.trial_law import TrialLaw
 from skdp.privacy import privacy_of
 from skdp.privacy.cover import Cover, covered
 from skdp.privacy.workflow import stating_parts
 
-Score = _scores.PrivateScore | _scores.PublicScore
+Score = _scores.MeanRowScore | _scores.PublicScore
 
 
 @dataclass(frozen=True)
@@ -30,8 +30,9 @@ class SearchPlan:
     Of the number of candidates nothing may be told.
     """
 
-    planner: Planner
+    law: TrialLaw
     trial: TrialPlan
+    n_records: int | None  # rows or persons
     candidates: tuple[Candidate, ...] = field(repr=False)
 
 
@@ -50,6 +51,16 @@ class Outcome(NamedTuple):
 
 Tried = tuple[Params, Outcome]
 _FAILED, _UNPLANNED = Outcome(failure=1), Outcome(failure=2)
+_FAILURES = {
+    # To go on without it would let rows choose the winner by what they make fail.
+    1: "A fit or a score of the search failed. The cause is withheld, because it may depend on the "
+    "rows, and the search stays charged. Fit and score the candidates on synthetic rows to find "
+    "it, and clean the rows by rules that look at one row at a time.",
+    2: "A trial made a private release that the search had not planned, or more of one, so nothing "
+    "of the search is released; it stays charged. Make whatever is fitted on private rows a step "
+    "of the pipeline with an epsilon of its own, which the search then pays for, or fit it "
+    "beforehand.",
+}
 
 
 def trial(
@@ -75,7 +86,9 @@ def trial(
             fitted.fit(rows.X, rows.y, **rows.whose)
             charged = stating_parts(fitted) <= {id(owner) for owner in cover.owners}
             covered_by_plan = charged and plan.covers(privacy_of(fitted).event)
-            value = score(fitted, rows, streams("noise")) if covered_by_plan else 0.0
+            value = score.of_trial(fitted, rows) if covered_by_plan else 0.0
+            if covered_by_plan and plan.mechanism is not None:
+                value = float(plan.mechanism.release(value, streams("noise"), charged=True))
         except Exception:  # the search will say that, and no more
             return _UNPLANNED if cover.refused else _FAILED
     if cover.refused or not covered_by_plan:
@@ -91,20 +104,8 @@ def best(trials: list[Tried], law: TrialLaw) -> Tried:
             "charged all the same. Use a finite shape, whose laws begin at 1."
         )
     failure = max(outcome.failure for _, outcome in trials)
-    if failure == _UNPLANNED.failure:
-        raise RuntimeError(
-            "A trial made a private release that the search had not planned, or more of one, so "
-            "nothing of the search is released; it stays charged. Make whatever is fitted on "
-            "private rows a step of the pipeline with an epsilon of its own, which the search then "
-            "pays for, or fit it beforehand."
-        )
-    if failure == _FAILED.failure:
-        # To go on without it would let rows choose the winner by what they make fail.
-        raise RuntimeError(
-            "A fit or a score of the search failed. The cause is withheld, because it may depend "
-            "on the rows, and the search stays charged. Fit and score the candidates on synthetic "
-            "rows to find it, and clean the rows by rules that look at one row at a time."
-        )
+    if failure:
+        raise RuntimeError(_FAILURES[failure])
     found = max(trials, key=lambda trial: trial[1].score)
     if found[1].score == _scores.WORST:
         raise RuntimeError("No trial of the search had a finite score on the public rows.")

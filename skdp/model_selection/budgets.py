@@ -136,7 +136,9 @@ def split_budget(
     mu = epsilon_to_gdp(epsilon, delta)
 
     def excess(log_factor: float) -> float:
-        _with_budgets(copy, _epsilons(shares, mu * math.exp(log_factor), delta), delta)
+        whole = mu * math.exp(log_factor)
+        parts = {n: gdp_to_epsilon(math.sqrt(w) * whole, delta) for n, w in shares.items()}
+        _with_budgets(copy, parts, delta)
         event = ComposedDpEvent(list(planned_events(copy, sizes).values()))
         return math.log(epsilon_of_event(event, delta, relation_of(copy)) / epsilon)
 
@@ -283,10 +285,6 @@ def _default_weights(parts: Mapping[str, PrivatePart]) -> dict[str, float]:
     return {name: share[name in helpers] for name in parts}
 
 
-def _epsilons(shares: Mapping[str, float], mu: float, delta: float) -> dict[str, float]:
-    return {name: gdp_to_epsilon(math.sqrt(w) * mu, delta) for name, w in shares.items()}
-
-
 def _with_budgets(workflow: E, epsilons: Mapping[str, float], delta: float) -> E:
     parts = private_parts(workflow)
     for name, epsilon in epsilons.items():
@@ -300,7 +298,10 @@ def _with_budgets(workflow: E, epsilons: Mapping[str, float], delta: float) -> E
 
 def relation_of(workflow: Estimator) -> Relation:
     """The one neighbouring relation of all private parts, whose records are rows or persons."""
-    found = {name: _relation(part) for name, part in private_parts(workflow).items()}
+    found = {}
+    for name, part in private_parts(workflow).items():
+        unit = kind_of(getattr(part, "unit", ROW))  # parts of other packages protect rows
+        found[name] = check_relation(part.neighboring_relation).of_unit(unit)
     of_unit = {u: sorted(name for name, r in found.items() if r.unit == u) for u in UNITS}
     if all(of_unit.values()):
         steps = " and ".join(f"{IN_WORDS[unit]} in {of_unit[unit]}" for unit in UNITS)
@@ -309,12 +310,6 @@ def relation_of(workflow: Estimator) -> Relation:
     if len(relations) > 1:
         raise other_relation("the same in every step", sorted(relations))
     return relations.pop()
-
-
-def _relation(part: PrivatePart) -> Relation:
-    """Who is a neighbour; parts of other packages protect rows."""
-    unit = kind_of(getattr(part, "unit", ROW))
-    return check_relation(part.neighboring_relation).of_unit(unit)
 
 
 def planned_events(workflow: Estimator, sizes: Sizes) -> dict[str, DpEvent]:

@@ -23,9 +23,9 @@ from skdp.mechanisms import NoisyMaxMechanism
 from skdp.model_selection import _candidates, _scores
 from skdp.model_selection._base import PrivateSearch, alone, digest, silence
 from skdp.model_selection._candidates import Budgets, Candidate
-from skdp.model_selection.budgets import Sizes, private_parts, relation_of, solve
+from skdp.model_selection.budgets import private_parts, relation_of, solve
 from skdp.model_selection.splits import DisjointSplit
-from skdp.privacy import PrivacyReport, epsilon_of_event, epsilon_to_gdp, gdp_to_epsilon
+from skdp.privacy import epsilon_of_event, epsilon_to_gdp, gdp_to_epsilon
 from skdp.privacy.cover import Cover, covered
 from skdp.privacy.events import gaussian_mu
 from skdp.privacy.parts import PartDpEvent
@@ -186,7 +186,7 @@ class DPDisjointSearch(PrivateSearch):
             vars(self).pop("feature_names_in_", None)
             check_seed(self.random_state)
             rows = self._checked(X, y, groups)
-            row_score = _scores.row_score(self.estimator, self.scoring)
+            score = _scores.MeanRowScore(_scores.row_score(self.estimator, self.scoring))
             n_rows = _scores.shape_of(X)[0]
             facts = self._facts_of_input(_scores.shape_of(X))
             split = self._split(facts, n_rows, groups)
@@ -195,15 +195,11 @@ class DPDisjointSearch(PrivateSearch):
             plan = self._search_plan(facts, split.id, estimator)
             search: DisjointPlan = plan.config
             report = charged(self, plan, (X, y), groups=groups)
-            streams, seeds = self._streams("search", digest(rows)), None
-            if self.random_state is not None:
-                seeds = streams("seeds").generator
-                if isinstance(self.random_state, np.random.RandomState):
-                    self.random_state.randint(2**31 - 1)  # the next fit is another
+            streams = self._streams("search", digest(rows))
+            seeds = self._seeds(streams)
             with silence():
                 tuned = [_fitted(one, parts[_TUNE], seeds)[0] for one in search.tuned]
-            exact = _scores.PrivateScore(row_score, None)
-            sums = [exact(model, parts[_SCORE]) for model in tuned]
+            sums = [score.of_trial(model, parts[_SCORE]) for model in tuned]
             units = [round(total / _scores.UNIT) for total in sums]
             best = int(np.argmax(units))
             if search.mechanism is not None:
@@ -211,7 +207,7 @@ class DPDisjointSearch(PrivateSearch):
             winner, owners = _fitted(search.final[best], parts[_FINAL], seeds)
             self.candidates_ = [one.params for one in search.tuned]
             self.tuning_epsilon_ = search.tuning_epsilon
-            self.scorer_ = _scores.MeanRowScore(row_score)
+            self.scorer_ = score
             self._keep_best(winner, self.candidates_[best], owners, report)
         return self
 
@@ -259,15 +255,17 @@ class DPDisjointSearch(PrivateSearch):
         """Give all candidates their budgets, for either of their fits."""
         check_seed(self.random_state)
         epsilon = positive(epsilon=self.epsilon, allow_inf=True)
-        delta, relation = in_range(0.0, 1.0, delta=self.delta), self._relation
+        relation, shares = self._relation, self._shares
         drawn = self._drawn()
         _candidates.check_private_parts(self.estimator, relation)
-        final = _planned(self._budgets(_FINAL, facts, estimator), drawn, epsilon)
+        final = _planned(self._budgets(facts, estimator, shares[_FINAL]), drawn, epsilon)
         dearest = max((one.event for one in final), key=lambda event: gaussian_mu(event) or 0.0)
         for one in final:
             if not _candidates.covers_part(dearest, one.event):
                 raise _candidates.cost_mismatch(one.params, final[0].params, _WHY_ALIKE)
-        tuned, tuning_epsilon = _tuned(self._budgets(_TUNE, facts, estimator), drawn, epsilon)
+        tuned, tuning_epsilon = _tuned(
+            self._budgets(facts, estimator, shares[_TUNE]), drawn, epsilon
+        )
         mechanism = None
         if math.isfinite(epsilon):
             epsilon_of_max = min(epsilon, _MOST_EPSILON) * (1 - _SLACK)
@@ -276,24 +274,9 @@ class DPDisjointSearch(PrivateSearch):
         events = {_TUNE: _together(tuned), _SCORE: chosen, _FINAL: dearest}
         event = ComposedDpEvent([PartDpEvent(e, split, part) for part, e in events.items()])
         sampling = f"{len(drawn)} fits, a selection and a final fit, on three parts of the rows"
-        of: Params = {"neighboring_relation": relation, "seeded": self.random_state is not None}
-        of["inferred_public_facts"] = facts.inferred
-        report = PrivacyReport.of(event, delta=delta, sampling=sampling, **of)
-        if not report.epsilon <= epsilon:
-            raise RuntimeError("The plan of the search exceeds its budget; please report this.")
-        tuning = f"accounted: the best of {len(drawn)}, on rows that the final fit does not read"
+        tuning = f"{len(drawn)}, on rows that the final fit does not read"
         config = DisjointPlan(tuned, final, mechanism, tuning_epsilon)
-        return FitPlan(facts, config, replace(report, tuning=tuning))
-
-    def _budgets(self, part: str, facts: PublicFacts, estimator: Estimator) -> Budgets:
-        """What gives budgets to fits on a part of the rows."""
-        persons, share = facts.persons, self._shares[part]
-        n = facts.rows if persons is None else self._declared_n_samples()
-        sizes = Sizes.checked(None if n is None else _of(share, n), facts.n_features)
-        n_groups = persons.n_groups if persons is not None else None
-        n_groups = None if n_groups is None else _of(share, n_groups)
-        common = self.delta, self._relation, self.weights, sizes, n_groups
-        return Budgets(estimator, *common)
+        return FitPlan(facts, config, self._report(event, facts, sampling, tuning))
 
     def _drawn(self) -> list[Params]:
         """Parameters of the candidates."""
@@ -315,10 +298,6 @@ class DisjointPlan:
     final: tuple[Candidate, ...] = field(repr=False)
     mechanism: NoisyMaxMechanism | None
     tuning_epsilon: float
-
-
-def _of(share: float, n: int) -> int:
-    return max(1, round(share * n))
 
 
 def _together(candidates: Sequence[Candidate]) -> DpEvent:

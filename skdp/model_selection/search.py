@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 from dataclasses import KW_ONLY, dataclass, replace
-from typing import Any, ClassVar, TypeGuard
+from typing import Any, ClassVar
 
 import numpy as np
+from sklearn.metrics import check_scoring
+from sklearn.utils import indexable
 from sklearn.utils.parallel import Parallel, delayed
 
 from skdp.fitting.charge import all_or_nothing, charged
@@ -18,9 +20,8 @@ from skdp.model_selection import _candidates, _scores
 from skdp.model_selection._base import PrivateSearch, digest, silence
 from skdp.model_selection._candidates import Planner
 from skdp.model_selection._trials import Score, SearchPlan, Tried, best, trial
-from skdp.model_selection.budgets import Sizes
 from skdp.model_selection.trial_law import TrialLaw
-from skdp.privacy import PrivacyReport, epsilon_of_event, privacy_of
+from skdp.privacy import PrivacyReport, privacy_of
 from skdp.relations import ROW
 
 
@@ -230,21 +231,23 @@ class DPRandomizedSearch(PrivateSearch):
             rows = self._checked(X, y, groups)
             score = self._score(X_public, y_public)
             facts = self._facts_of_input(_scores.shape_of(X))
-            plan = self._search_plan(facts, private_score=_is_private(score))
+            plan = self._search_plan(facts, private_score=isinstance(score, _scores.MeanRowScore))
             search: SearchPlan = plan.config
-            if _is_private(score):
-                score = replace(score, mechanism=search.trial.mechanism)
             report = charged(self, plan, (X, y), groups=groups)
             outcomes = self._try(search, score, rows)
-            self._keep_winner(best(outcomes, search.planner.law), score, report, search)
+            self._keep_winner(best(outcomes, search.law), score, report, search)
         return self
 
     # --- before the charge ----------------------------------------------------------------------
 
     def _score(self, X_public: Given, y_public: Given) -> Score:
         if X_public is None and y_public is None:
-            return _scores.PrivateScore(_scores.row_score(self.estimator, self.scoring), None)
-        return _scores.public_score(self.estimator, self.scoring, X_public, y_public)
+            return _scores.MeanRowScore(_scores.row_score(self.estimator, self.scoring))
+        if X_public is None or y_public is None:
+            raise ValueError("Expected both X_public and y_public, or neither.")
+        indexable(X_public, y_public)
+        scorer = check_scoring(self.estimator, scoring=self.scoring)
+        return _scores.PublicScore(scorer, X_public, y_public)
 
     def _planned(self, facts: PublicFacts) -> FitPlan:
         plan = self._search_plan(facts, private_score=True)
@@ -253,20 +256,15 @@ class DPRandomizedSearch(PrivateSearch):
     def _search_plan(self, facts: PublicFacts, *, private_score: bool) -> FitPlan:
         """Draw the number of trials and the candidates, and plan them all."""
         check_seed(self.random_state)
-        relation, persons = self._relation, facts.persons
         epsilon = positive(epsilon=self.epsilon, allow_inf=True)
-        delta = in_range(0.0, 1.0, delta=self.delta)
         law = TrialLaw(self.mean_trials, self.shape)
         share = in_range(0.0, 1.0, score_share=self.score_share) * private_score
-        n = facts.rows if persons is None else self._declared_n_samples()
-        sizes = Sizes.checked(n, facts.n_features)
-        n_groups = None if persons is None else persons.n_groups
-        common = self.estimator, delta, relation, self.weights, sizes, n_groups
-        planner = Planner(*common, epsilon=epsilon, law=law, score_share=share)
+        budgets = self._budgets(facts, self.estimator)
+        planner = Planner(budgets, epsilon, law, share)
         groups = _candidates.checked_distributions(self.estimator, self.param_distributions)
-        _candidates.check_private_parts(self.estimator, relation)
+        _candidates.check_private_parts(self.estimator, self._relation)
         streams = self._streams("candidates")
-        n_trials = planner.law.draw(streams("number of trials").generator)
+        n_trials = law.draw(streams("number of trials").generator)
         generator = streams("candidates").generator
         # Some are planned only: whether one is refused should not hang on how many are tried.
         others = [_candidates.draw(groups, generator) for _ in range(_candidates.REHEARSED)]
@@ -275,28 +273,19 @@ class DPRandomizedSearch(PrivateSearch):
         with silence():
             candidates = planner.candidates([*others, *drawn], of_trial)[len(others) :]
         event = _candidates.selection(of_trial.base, law)
-        if not epsilon_of_event(event, delta, relation) <= epsilon:
-            raise RuntimeError("The plan of the search exceeds its budget; please report this.")
-        of = {"neighboring_relation": relation, "seeded": self.random_state is not None}
-        read = facts.inferred
-        report = PrivacyReport.of(
-            event, delta=delta, sampling="trials", inferred_public_facts=read, **of
-        )
-        number = f"the law of the number is {law}"
-        tuning = f"accounted: the best of a random number of trials; {number}"
-        config = SearchPlan(planner, of_trial, tuple(candidates))
-        return FitPlan(facts, config, replace(report, tuning=tuning))
+        tuning = f"a random number of trials; the law of the number is {law}"
+        n_records = budgets.sizes.n_samples if facts.persons is None else budgets.n_groups
+        config = SearchPlan(law, of_trial, n_records, tuple(candidates))
+        return FitPlan(facts, config, self._report(event, facts, "trials", tuning))
 
     def _try(self, search: SearchPlan, score: Score, rows: _scores.PrivateRows) -> list[Tried]:
         candidates, plan = search.candidates, search.trial
-        seeds, key = [None] * len(candidates), np.empty(0)
-        if self.random_state is not None:
-            # Trials are seeded from all of the input, so that no two data sets share noise.
-            key = digest(rows)
-            generator = self._streams("trials", key)("seeds").generator
-            seeds = [int(s) for s in generator.integers(2**31 - 100, size=len(candidates))]
-            if isinstance(self.random_state, np.random.RandomState):
-                self.random_state.randint(2**31 - 1)  # the next fit is another
+        # Trials are seeded from all of the input, so that no two data sets share noise.
+        key = np.empty(0) if self.random_state is None else digest(rows)
+        generator = self._seeds(self._streams("trials", key))
+        seeds: list[Any] = [None] * len(candidates)
+        if generator is not None:
+            seeds = generator.integers(2**31 - 100, size=len(candidates)).tolist()
         with silence():
             outcomes: Any = Parallel(n_jobs=self.n_jobs)(
                 delayed(trial)(candidate, plan, score, rows, seed, key, os.getpid())
@@ -309,17 +298,14 @@ class DPRandomizedSearch(PrivateSearch):
     ) -> None:
         """Keep the winner, and let it state what the search costs."""
         params, (value, winner, parts, _) = tried
-        summed = "all rows" if self.unit == ROW else "persons, of each the mean of its rows"
-        scored = f"a noisy sum over {summed}" if _is_private(score) else "on public rows"
+        self.best_score_, self.scorer_, scored = value, score, "on public rows"
+        if isinstance(score, _scores.PublicScore):
+            self.scorer_ = score.scorer
+        else:
+            assert search.n_records is not None
+            self.best_score_ = 0.5 + value / search.n_records
+            summed = "all rows" if self.unit == ROW else "persons, of each the mean of its rows"
+            scored = f"a noisy sum over {summed}"
         sampling = f"each trial: {privacy_of(winner).sampling}; score: {scored}"
         self._keep_best(winner, params, parts, replace(report, sampling=sampling))
-        planner = search.planner
-        n_records = planner.sizes.n_samples if self.unit == ROW else planner.n_groups
-        assert n_records is not None
-        self.best_score_ = score.mean(value, n_records)
-        self.scorer_ = score.scorer
-        self.trial_epsilon_ = planner.trial_epsilon(search.trial)
-
-
-def _is_private(score: Score) -> TypeGuard[_scores.PrivateScore]:
-    return isinstance(score, _scores.PrivateScore)
+        self.trial_epsilon_ = search.trial.epsilon

@@ -96,8 +96,7 @@ class BoundedScaler(OneToOneFeatureMixin, RowByRow, TransformerMixin, BaseEstima
 
     def _checked(self, X: Any, *, reset: bool = True) -> Any:
         sparse = not flag(center=self.center)
-        how = {"ensure_all_finite": "allow-nan", "sparse": sparse, "reset": reset}
-        return check_features(self, X, **how)
+        return check_features(self, X, ensure_all_finite="allow-nan", sparse=sparse, reset=reset)
 
     def _middle_and_half(self) -> tuple[np.ndarray, np.ndarray]:
         if self.center:
@@ -105,8 +104,7 @@ class BoundedScaler(OneToOneFeatureMixin, RowByRow, TransformerMixin, BaseEstima
         return np.zeros(len(self.lower_)), np.maximum(np.abs(self.lower_), np.abs(self.upper_))
 
     def _affine(self) -> tuple[np.ndarray, np.ndarray, str]:
-        middle, half = self._middle_and_half()
-        return affine(middle, half, "lower and upper")
+        return affine(*self._middle_and_half(), "lower and upper")
 
 
 def middle_and_half(lower: np.ndarray, upper: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -130,13 +128,6 @@ def by_name(names: np.ndarray | None, **bounds: Any) -> Any:
         asked = "a bound for each column of X by its name, and no others"
         raise expected(asked, remedy, **{parameter: given})
     return [of_columns[name] for name in names]
-
-
-def affine_within(
-    lower: np.ndarray, upper: np.ndarray, what: str
-) -> tuple[np.ndarray, np.ndarray, str]:
-    """Return A and b of x ↦ xA + b, which brings ranges to [-1, 1], and for which values it is."""
-    return affine(*middle_and_half(lower, upper), what)
 
 
 def affine(middle: np.ndarray, half: np.ndarray, what: str) -> tuple[np.ndarray, np.ndarray, str]:

@@ -13,7 +13,7 @@ from skdp.algorithms.quantiles import QuantilesConfig
 from skdp.fitting.plan import FitPlan, PublicFacts
 from skdp.fitting.validate import expected, in_range, is_real
 from skdp.preprocessing._base import QuantileScaler
-from skdp.preprocessing.bounded_scaler import affine_within, middle_and_half
+from skdp.preprocessing.bounded_scaler import affine, middle_and_half
 from skdp.privacy.budget import Budget
 
 
@@ -164,4 +164,4 @@ class DPQuantileScaler(OneToOneFeatureMixin, QuantileScaler):
         return rows.astype(X.dtype, copy=False)
 
     def _affine(self) -> tuple[np.ndarray, np.ndarray, str]:
-        return affine_within(self.lower_, self.upper_, "the two quantiles")
+        return affine(*middle_and_half(self.lower_, self.upper_), "the two quantiles")

@@ -31,18 +31,16 @@ _STEPS = {**_NOISE, "max_iter": 2}
 _NETWORK = {**_STEPS, "hidden_layer_sizes": (), "sampling_rate": 1.0}
 _CHAIN = {
     **{name: value for name, value in _NETWORK.items() if name != "noise_multiplier"},
-    "temperature": 1.0,
-    "learning_rate": 1e-3,
-    "burn_in": 0,
-    "thinning": 1,
-}
+    "temperature": 1.0, "learning_rate": 1e-3, "burn_in": 0, "thinning": 1,
+}  # fmt: skip
 _POISSON = {"sampling_rate": 0.5}
 _DPVI = {"inference": "dpvi"}
 _SECURE = {"secure": True}
-_ROBUST = {"robust": True}
+_IN_BOUNDS = {"bounds": (-1.0, 1.0)}
+_TARGETS = {"target_bounds": (-200, 200)}
 _PAIRS = {**_NOISE, "n_bins": 3, "pairs": [(0, 1)], "noise_multiplier": 0.05}  # it has products
-_FEW_BINS = {**_NOISE, "n_bins": 8}
 _EDGES = {"edges": "private", "n_bins": 4}
+_LINEAR = {"": {}, "secure": _SECURE, "robust": {"robust": True}}
 _NETWORKS = {
     "": {},
     "float32": {"module": _single},
@@ -53,78 +51,42 @@ _NETWORKS = {
 }
 _MODEL = {"max_iter": 2, "log_likelihood": _log_likelihood, "n_parameters": 1}
 _CONFORMAL = {"epsilon": 30.0, "alpha": 0.5, "calibration_share": 0.5}
-_EXACT = {"delta": 0, "target_bounds": (-200, 200)}
 
 
 def _inside(**cheap: Any) -> dict[str, Any]:
     return {"estimator": estimators.DPVariationalLogisticRegression(**_DPVI, **cheap)}
 
 
+_Ways = dict[str, dict[str, Any]]
+
+_LOGISTIC: _Ways = _LINEAR | {
+    "in bounds": _IN_BOUNDS,
+    "in bounds, secure": _SECURE | _IN_BOUNDS,
+    "dpvi": _DPVI,
+    "dpvi, Poisson": _DPVI | _POISSON,
+    "dpvi, secure": _DPVI | _SECURE,
+    "dpvi, vanilla": _DPVI | {"gradient": "vanilla"},
+    "dpvi, full": _DPVI | {"covariance": "full"},
+    "replace_one": {"neighboring_relation": "replace_one"},
+    "add_or_remove_one": _DPVI | {"neighboring_relation": "add_or_remove_one"},
+}
+_LINE: _Ways = _LINEAR | {"in bounds": _IN_BOUNDS | _TARGETS, "target_bounds": _TARGETS}
+_COUNTS: _Ways = _LINEAR | {"in bounds": _IN_BOUNDS, "dpvi, Poisson": _DPVI | _POISSON}
+_CURVES: dict[str, _Ways] = {
+    "classes": _LINEAR | {"few bins": {"n_bins": 3}, "pairs": _PAIRS, "private edges": _EDGES},
+    "numbers": _LINEAR
+    | {"bounded": _TARGETS | {"n_bins": 3}, "pairs": _TARGETS | _PAIRS, "private edges": _EDGES},
+    "counts": _LINEAR | {"private edges": _EDGES | _SECURE},
+}
+
 # Of each class, what makes it cheap, and its ways.
-_OWN: dict[type[BaseEstimator], tuple[dict, dict[str, dict]]] = {
-    estimators.DPVariationalLogisticRegression: (
-        _STEPS,
-        {
-            "": {},
-            "secure": _SECURE,
-            "robust": _ROBUST,
-            "in bounds": {"bounds": (-1.0, 1.0)},
-            "in bounds, secure": _SECURE | {"bounds": (-1.0, 1.0)},
-            "dpvi": _DPVI,
-            "dpvi, Poisson": _DPVI | _POISSON,
-            "dpvi, secure": _DPVI | _SECURE,
-            "dpvi, vanilla": _DPVI | {"gradient": "vanilla"},
-            "dpvi, full": _DPVI | {"covariance": "full"},
-            "replace_one": {"neighboring_relation": "replace_one"},
-            "add_or_remove_one": _DPVI | {"neighboring_relation": "add_or_remove_one"},
-        },
-    ),
-    estimators.DPVariationalLinearRegression: (
-        _STEPS,
-        {
-            "": {},
-            "secure": _SECURE,
-            "robust": _ROBUST,
-            "in bounds": {"bounds": (-1.0, 1.0), "target_bounds": (-200, 200)},
-            "target_bounds": {"target_bounds": (-200, 200)},
-        },
-    ),
-    estimators.DPAdditiveClassifier: (
-        _FEW_BINS,
-        {
-            "": {},
-            "secure": _SECURE,
-            "robust": _ROBUST,
-            "few bins": {"n_bins": 3},
-            "pairs": _PAIRS,
-            "private edges": _EDGES,
-        },
-    ),
-    estimators.DPAdditiveRegressor: (
-        _FEW_BINS,
-        {
-            "": {},
-            "secure": _SECURE,
-            "robust": _ROBUST,
-            "bounded": {"target_bounds": (-200, 200), "n_bins": 3},
-            "pairs": {"target_bounds": (-200, 200), **_PAIRS},
-            "private edges": _EDGES,
-        },
-    ),
-    estimators.DPAdditivePoissonRegressor: (
-        _FEW_BINS,
-        {"": {}, "secure": _SECURE, "robust": _ROBUST, "private edges": _EDGES | _SECURE},
-    ),
-    estimators.DPVariationalPoissonRegression: (
-        _STEPS,
-        {
-            "": {},
-            "in bounds": {"bounds": (-1.0, 1.0)},
-            "secure": _SECURE,
-            "robust": _ROBUST,
-            "dpvi, Poisson": _DPVI | _POISSON,
-        },
-    ),
+_OWN: dict[type[BaseEstimator], tuple[dict, _Ways]] = {
+    estimators.DPVariationalLogisticRegression: (_STEPS, _LOGISTIC),
+    estimators.DPVariationalLinearRegression: (_STEPS, _LINE),
+    estimators.DPAdditiveClassifier: (_NOISE | {"n_bins": 8}, _CURVES["classes"]),
+    estimators.DPAdditiveRegressor: (_NOISE | {"n_bins": 8}, _CURVES["numbers"]),
+    estimators.DPAdditivePoissonRegressor: (_NOISE | {"n_bins": 8}, _CURVES["counts"]),
+    estimators.DPVariationalPoissonRegression: (_STEPS, _COUNTS),
     estimators.DPVariationalModel: (
         _STEPS,
         {"": _MODEL, "full": _MODEL | {"covariance": "full"}, "Poisson": _MODEL | _POISSON},
@@ -143,7 +105,7 @@ _OWN: dict[type[BaseEstimator], tuple[dict, dict[str, dict]]] = {
     ),
     estimators.OPSRegressor: (
         {"theta_norm": 2.0, "max_iter": 5},
-        {"": {}, "exact": _EXACT | {"max_iter": "auto"}},
+        {"": {}, "exact": _TARGETS | {"delta": 0, "max_iter": "auto"}},
     ),
     steps.DPPCA: (_NOISE, {"": {"n_components": 1}}),
     steps.DPStandardScaler: (_NOISE, {"": {"lower": -100.0, "upper": 100.0}}),
@@ -163,26 +125,27 @@ _OWN: dict[type[BaseEstimator], tuple[dict, dict[str, dict]]] = {
 }
 
 
-def _rows(cheap: bool) -> dict[type[BaseEstimator], tuple[dict, dict[str, dict]]]:
+def _rows(cheap: bool) -> dict[type[BaseEstimator], tuple[dict, _Ways]]:
     """Return, for each class, what makes it cheap, and its ways."""
-    quick = {"noise_multiplier": 9.0, "epsilon": None, "max_iter": 2} if cheap else {}
-    inside, line = _inside(**quick), estimators.DPVariationalLinearRegression(**quick)
+    quick = _STEPS if cheap else {}
+    inside, line = (
+        _inside(**quick),
+        {"estimator": estimators.DPVariationalLinearRegression(**quick)},
+    )
     searched = _inside(max_iter=3, learning_rate=0.3)
     search = searched | {"param_distributions": {"prior_scale": [1.0, 3.0]}, "epsilon": 30.0}
-    of_a_line = {
-        "": {"estimator": line, "residual_bound": 1000.0},
-        "scaled": {"estimator": line, "residual": "scaled"},
-    }
-    shares = {"tuning_share": 0.25, "scoring_share": 0.25}
     return _OWN | {
         DPTemperatureScaler: (_STEPS, {"": inside, "log-loss": inside | {"target": "log_loss"}}),
         DPConformalClassifier: (
             _CONFORMAL,
             {"": inside, "adaptive": inside | {"conformity": "aps"}},
         ),
-        DPConformalRegressor: (_CONFORMAL, of_a_line),
+        DPConformalRegressor: (
+            _CONFORMAL,
+            {"": line | {"residual_bound": 1000.0}, "scaled": line | {"residual": "scaled"}},
+        ),
         DPRandomizedSearch: ({"mean_trials": 1.5}, {"": search}),
-        DPDisjointSearch: (shares, {"": search}),
+        DPDisjointSearch: ({"tuning_share": 0.25, "scoring_share": 0.25}, {"": search}),
     }
 
 

@@ -137,8 +137,8 @@ SECTIONS = {
 +rows_of_persons(rows.groups, len(rows.y), None, key)
 --- model_selection/disjoint_search.py; tests/model_selection/test_disjoint_search.py
 @@ DPDisjointSearch.fit: candidates are scored where they were fitted
--exact(model, parts[_SCORE])
-+exact(model, parts[_TUNE])
+-score.of_trial(model, parts[_SCORE])
++score.of_trial(model, parts[_TUNE])
 @@ DPDisjointSearch.fit: the final fit reads the rows that tuned
 -_fitted(search.final[best], parts[_FINAL], seeds)
 +_fitted(search.final[best], parts[_TUNE], seeds)
@@ -1133,7 +1133,7 @@ SECTIONS = {
 -relation = inner._relation
 +relation = self._relation
 --- model_selection/budgets.py; tests/replay/test_persons_with_weights.py
-@@ _relation: a split adds up statements of rows and of persons
+@@ relation_of: a split adds up statements of rows and of persons
 -check_relation(part.neighboring_relation).of_unit(unit)
 +check_relation(part.neighboring_relation)
 --- calibration/__init__.py; tests/test_calibration.py
@@ -1702,9 +1702,9 @@ SECTIONS = {
 -encode_labels(labels, declared, type(inner).__name__)
 +(np.unique(labels), None)
 --- model_selection/budgets.py; tests/model_selection/test_budgets.py
-@@ _epsilons: shares of a budget add up in epsilon
--gdp_to_epsilon(math.sqrt(w) * mu, delta)
-+gdp_to_epsilon(math.sqrt(w) * mu, delta) * 1.1
+@@ split_budget.excess: shares of a budget add up in epsilon
+-gdp_to_epsilon(math.sqrt(w) * whole, delta)
++gdp_to_epsilon(math.sqrt(w) * whole, delta) * 1.1
 @@ _check_path: a part that is fitted many times is planned once
 -isinstance(around, ONCE) or any(around is part for part in found.values())
 +True
