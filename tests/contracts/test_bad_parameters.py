@@ -91,9 +91,12 @@ BAD = {
     "upper": (NAN, INF, "0", None, [1, 2], 1j, {}, -1e10),
     "output_norm": (0, -1, NAN, INF, "large", None, True, [1.0], 1e101, 1e-101),
     "norm": (0, -1, NAN, INF, "large", None, True, [1.0], 1e101, 1e-101),
-    "quantile_range": ((95, 5), (5,), 5, "5", None, (NAN, 95), (-1, 50)),
+    "quantile_range": (
+        *((95, 5), (5,), 5, "5", None, (NAN, 95), (-1, 50)),
+        *((5, 5), (5, 101), (1, 2, 3), "ab", (0, "9")),
+    ),
     "unit": (0, -1, NAN, INF, "1", None, True),
-    "n_components": (0, -1, 1.5, 4, "all", None, True, NAN, 10**400),
+    "n_components": (0, -1, 1.5, 4, "all", None, True, NAN, 10**400, 0.0, 1.0, -0.5),
     "target": ("loss", None, 1),
     "estimator": (None, "logistic", 3, DPStandardScaler()),
 }
@@ -197,6 +200,7 @@ PLANS = [({"epsilon": bad}, "epsilon") for bad in (0, -1, NAN, "1", None, True, 
 PLANS += [({"n_samples": bad}, "n_samples") for bad in (0, -1, 1.5, NAN, "many", True)]
 PLANS += [({"n_features": bad}, "n_features") for bad in (0, -1, 1.5, NAN, "many", True)]
 PLANS += [
+    ({"weights": [1.0, 2.0]}, "weights"),
     ({"weights": {"dpstandardscaler": 1}}, "weights"),
     ({"weights": {"dpstandardscaler": 1, "dpvariationallogisticregression": 0}}, "weight"),
     ({"weights": {"dpstandardscaler": 1, "dpvariationallogisticregression": NAN}}, "weight"),

@@ -170,6 +170,14 @@ class ForgetsPersons(PrivateSum):
     summed = staticmethod(over_rows)
 
 
+class CountsRows(PrivateSum):
+    """The sum moves with the number of all rows."""
+
+    @staticmethod
+    def summed(records):
+        return over_persons(records) + 0.1 * len(records.X)
+
+
 class KeepsTheirNumber(PrivateSum):
     def _prepared(self, plan, records):
         self.n_persons_ = len(records.starts) - 1
@@ -211,6 +219,7 @@ def test_who_sums_rows_and_claims_persons_is_found(relation):
 @pytest.mark.parametrize(
     ("wrong", "check", "text"),
     [
+        (CountsRows, check_persons_bounded, "times the sensitivity"),
         (KeepsTheirNumber, check_persons_replay, "shows in attributes, n_persons_"),
         (NamesALabel, check_persons_refused, "quotes the data"),
         (ChargesFirst, check_persons_refused, "charged before it was refused"),
@@ -220,19 +229,6 @@ def test_who_sums_rows_and_claims_persons_is_found(relation):
 def test_other_mistakes_are_found(wrong, check, text):
     with pytest.raises(AssertionError, match=text):
         check(wrong(unit=Persons()))
-
-
-class CountsRows(PrivateSum):
-    """The sum moves with the number of all rows."""
-
-    @staticmethod
-    def summed(records):
-        return over_persons(records) + 0.1 * len(records.X)
-
-
-def test_a_sum_that_depends_on_the_number_of_rows_is_found():
-    with pytest.raises(AssertionError, match="times the sensitivity"):
-        check_persons_bounded(CountsRows(unit=Persons()))
 
 
 # --- labels of any kind ---------------------------------------------------------------------------

@@ -93,22 +93,22 @@ def test_without_routing_a_grid_search_drops_them_and_the_fit_is_refused(network
     assert "person " not in str(error.value)
 
 
-def test_routing_without_a_request_is_refused_by_scikit_learn():
-    with (
-        config_context(enable_metadata_routing=True),
-        record_releases() as tape,
-        pytest.raises(ValueError, match="set_fit_request"),
-    ):
-        make_pipeline(DPStandardScaler(-1, 1, **UNIT), logistic()).fit(X, Y, groups=GROUPS)
-    assert tape == []
-
-
-def test_a_request_for_none_is_refused_by_the_fit():
-    with config_context(enable_metadata_routing=True), record_releases() as tape:
-        quiet = make_pipeline(logistic().set_fit_request(groups=False))
-        with pytest.raises(ValueError, match="set_fit_request"):
-            quiet.fit(X, Y)
-    assert tape == []
+@pytest.mark.parametrize("routing", [True, False])
+def test_a_step_that_would_get_no_persons_is_refused_before_a_release(routing):
+    scaler = DPStandardScaler(-1, 1, **UNIT)
+    of_columns = ColumnTransformer([("quantiles", DPQuantileScaler(-1, 1, **UNIT), [0, 1])])
+    models = [
+        (make_pipeline(scaler, logistic()), {"groups": GROUPS}),  # no request
+        (make_pipeline(logistic().set_fit_request(groups=False)), {}),
+    ]
+    if not routing:
+        models = [(make_pipeline(of_columns, logistic()), {})]
+    with config_context(enable_metadata_routing=routing), record_releases() as tape:
+        for model, given in models:
+            with PrivacyLedger(unit="group") as ledger:
+                with pytest.raises(ValueError, match="set_fit_request"):
+                    model.fit(X, Y, **given)
+            assert (ledger.entries, tape) == ((), [])
 
 
 @pytest.mark.parametrize("kind", ["pandas", "list"])
@@ -139,18 +139,6 @@ def test_columns_alone_transform_and_get_the_persons():
         both = make_pipeline(pieces, asked(DPPCA(2, **UNIT)))
         assert both.fit_transform(X, groups=GROUPS).shape == (N, 2)
     assert privacy_of(fitted).unit == privacy_of(both).unit == "group"
-
-
-def test_columns_without_routing_are_refused_before_a_release():
-    with (
-        PrivacyLedger(unit="group") as ledger,
-        record_releases() as tape,
-        pytest.raises(ValueError, match=r"enable_metadata_routing=True.*set_fit_request"),
-    ):
-        make_pipeline(
-            ColumnTransformer([("quantiles", DPQuantileScaler(-1, 1, **UNIT), [0, 1])]), logistic()
-        ).fit(X, Y)
-    assert (ledger.entries, tape) == ((), [])
 
 
 def test_cross_validation_passes_them_as_parameters():

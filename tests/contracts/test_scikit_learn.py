@@ -28,7 +28,8 @@ QUICK = [
     "DPVariationalLogisticRegression, dpvi", "DPVariationalLinearRegression",
     "DPVariationalPoissonRegression, dpvi, Poisson", "DPVariationalModel", "DPSGDClassifier",
     "DPSGDRegressor", "DPSGLDClassifier", "DPSGLDRegressor", "OPSPosteriorSampler, exact",
-    "OPSRegressor", "DPTemperatureScaler", "DPConformalClassifier", "DPPCA", "DPStandardScaler",
+    "OPSRegressor", "DPTemperatureScaler", "DPConformalClassifier", "DPRandomizedSearch",
+    "DPPCA", "DPStandardScaler",
     "DPQuantileScaler", "DPQuantileScaler, pure", "DPBins", "DPBins, ordinal", "AdditiveFeatures",
     "AdditiveFeatures, splines", "AdditiveFeatures, onehot", "BoundedScaler", "NormClipper",
     "NormClipper, norm", "GaborTransformer", "ScatteringTransformer",
@@ -47,7 +48,7 @@ def test_scikit_learn_finds_nothing(name):
         check_scikit_learn(estimator, EXCUSED.get(name))
 
 
-@pytest.mark.quick(27)
+@pytest.mark.quick(28)
 @pytest.mark.parametrize("name", QUICK)
 def test_scikit_learn_finds_nothing_in_a_few_steps(name):
     learns = LEARNS_NOTHING if is_classifier(VARIANTS[name]) else {}

@@ -272,16 +272,11 @@ def read(path, content):
 
 
 class TestLedgerFile:
-    @given(st.binary(max_size=60))
-    def test_bytes_after_it_never_make_it_cheaper(self, spent, tmp_path_factory, junk):
+    @given(st.binary(min_size=1, max_size=60), st.booleans())
+    def test_bytes_around_it_never_make_it_cheaper(self, spent, tmp_path_factory, junk, after):
         content, cost = spent
-        found = read(tmp_path_factory.mktemp("after") / "ledger", content + junk)
-        assert found is None or (found[0] >= 3 and found[1] >= cost)
-
-    @given(st.binary(min_size=1, max_size=60))
-    def test_bytes_before_it_never_make_it_cheaper(self, spent, tmp_path_factory, junk):
-        content, cost = spent
-        found = read(tmp_path_factory.mktemp("before") / "ledger", junk + content)
+        content = content + junk if after else junk + content
+        found = read(tmp_path_factory.mktemp("around") / "ledger", content)
         assert found is None or (found[0] >= 3 and found[1] >= cost)
 
     @given(st.integers(0, 10**4), st.binary(min_size=1, max_size=9))
@@ -393,25 +388,24 @@ class TestRegressions:
         with pytest.raises(ValueError, match="epsilon"):
             calibrate_noise_multiplier(epsilon=target, delta=delta)
 
-    @pytest.mark.parametrize("target", [1e16, 1e154, 1e155, 1e300, 1.7e308])
-    def test_absurdly_large_budgets_end(self, target):
-        assert epsilon_to_gdp(target, 1e-5) > 1e6
-        assert epsilon_to_gdp(target, 1 - 2**-53) > 1e6
-
-    @pytest.mark.parametrize("mu", [1e-300, 1e-8, 1.0, 1e6])
-    def test_the_least_delta_gives_no_nan(self, mu):
-        assert gdp_to_epsilon(mu, 5e-324) >= 0.0
+    def test_absurd_budgets_and_costs_end(self):
+        for target in (1e16, 1e154, 1e155, 1e300, 1.7e308):
+            assert epsilon_to_gdp(target, 1e-5) > 1e6
+            assert epsilon_to_gdp(target, 1 - 2**-53) > 1e6
+        for mu in (1e-300, 1e-8, 1.0, 1e6):
+            assert gdp_to_epsilon(mu, 5e-324) >= 0.0
+        for mu in (1e-322, 1e-315, 1e-310, 1e-305):
+            # A fuzzer found a root that was rounded up by factors too small to change it.
+            assert mu < gdp_to_epsilon(mu, 0.3 * mu) * 100 < 1e4 * mu
+        with pytest.raises(ValueError, match=r"epsilon|noise"):
+            calibrate_noise_multiplier(epsilon=1e-310, delta=1e-300, n_steps=2)
+        calibrate_noise_multiplier(epsilon=1e9, delta=1e-5, sampling_rate=1.0)
 
     @pytest.mark.parametrize("number", [-math.inf, math.nan])
     def test_an_event_of_numbers_that_are_none_is_not_read(self, number):
         values = event_to_dict(dp_sgd_event(1.0, 1.0, 2)) | {"count": number}
         with pytest.raises(ValueError, match="event"):
             event_from_dict(values)
-
-    @pytest.mark.parametrize("mu", [1e-322, 1e-315, 1e-310, 1e-305])
-    def test_denormal_costs_end(self, mu):
-        # A fuzzer found a root that was rounded up by factors too small to change it.
-        assert mu < gdp_to_epsilon(mu, 0.3 * mu) * 100 < 1e4 * mu
 
     def test_gaussian_delta_at_large_mu_keeps_its_digits(self):
         from skdp.privacy.gdp import gdp_delta
@@ -433,27 +427,19 @@ class TestRegressions:
         with pytest.raises(ValueError, match="n_steps"):
             dp_sgd_event(1.0, 0.1, count)
 
-    def test_calibration_at_an_absurd_rate_is_refused(self):
-        with pytest.raises(ValueError, match=r"epsilon|noise"):
-            calibrate_noise_multiplier(epsilon=1e-310, delta=1e-300, n_steps=2)
-        calibrate_noise_multiplier(epsilon=1e9, delta=1e-5, sampling_rate=1.0)
-
-    @bundled("field", ["sampling", "tuning", "accountant", "skdp_version"])
-    @bundled("value", [True, 3, None, ["a"], {"a": 1}])
-    def test_a_report_holds_texts_where_it_prints_them(self, field, value):
+    def test_a_report_holds_texts_where_it_prints_them_and_numbers_where_it_has_them(self):
         values = PrivacyReport.of(dp_sgd_event(2.0, 1.0, 3), delta=1e-5, sampling="full").to_dict()
-        with pytest.raises(ValueError, match="JSON of a PrivacyReport"):
-            PrivacyReport.from_json(json.dumps(values | {field: value}))
-
-    @pytest.mark.parametrize("values", [[1], [True], [["a"]], [None]])
-    def test_a_report_holds_texts_in_its_lists(self, values):
-        whole = PrivacyReport.of(dp_sgd_event(2.0, 1.0, 3), delta=1e-5, sampling="full").to_dict()
-        for field in ("inferred_public_facts", "unaccounted", "assumptions"):
+        wrong = {
+            **dict.fromkeys(
+                ("sampling", "tuning", "accountant", "skdp_version"),
+                (True, 3, None, ["a"], {"a": 1}),
+            ),
+            **dict.fromkeys(
+                ("inferred_public_facts", "unaccounted", "assumptions"),
+                ([1], [True], [["a"]], [None]),
+            ),
+            "epsilon": (10**400,),
+        }
+        for field, value in ((field, value) for field in wrong for value in wrong[field]):
             with pytest.raises(ValueError, match="JSON of a PrivacyReport"):
-                PrivacyReport.from_json(json.dumps(whole | {field: values}))
-
-    def test_a_report_of_an_integer_too_large_is_refused(self):
-        values = PrivacyReport.of(dp_sgd_event(2.0, 1.0, 3), delta=1e-5, sampling="full").to_dict()
-        text = json.dumps(values | {"epsilon": 10**400})
-        with pytest.raises(ValueError, match="JSON of a PrivacyReport"):
-            PrivacyReport.from_json(text)
+                PrivacyReport.from_json(json.dumps(values | {field: value}))

@@ -20,7 +20,6 @@ from sklearn.compose import TransformedTargetRegressor, make_column_transformer
 from sklearn.metrics import accuracy_score, log_loss
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from skdp import (
     BoundedScaler,
@@ -179,15 +178,6 @@ def test_discrete_noise_of_another_number_of_releases_is_another_price():
     assert search(model, {"prior_scale": [1.0, 2.0]}).fit(X, Y).privacy_.valid
 
 
-@pytest.mark.thorough
-def test_the_ledger_has_one_entry_for_the_search():
-    with PrivacyLedger() as ledger:
-        fitted = search(logistic(), mean_trials=6, distributions={"prior_scale": [1.0]}).fit(X, Y)
-    (entry,) = ledger.entries
-    assert entry.label == "DPRandomizedSearch"
-    assert entry.event == fitted.privacy_.event
-
-
 def test_a_ceiling_refuses_the_search_before_a_row_is_used():
     what = search(logistic(), {"prior_scale": [1.0]})
     ledger = PrivacyLedger(epsilon=1.9, delta=1e-5)
@@ -214,12 +204,11 @@ def test_without_a_budget_it_is_the_plain_search():
 # --- what leaves --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["cv_results_", "best_index_", "n_splits_", "refit_time_"])
-def test_what_would_tell_of_other_trials_is_not_there_on_purpose(name):
+def test_what_would_tell_of_other_trials_is_not_there_on_purpose():
     fitted = public_fit(search())
-    assert not hasattr(fitted, name)
-    with pytest.raises(AttributeError, match="on purpose"):
-        getattr(fitted, name)
+    for name in ("cv_results_", "best_index_", "n_splits_", "refit_time_"):
+        with pytest.raises(AttributeError, match="on purpose"):
+            getattr(fitted, name)
 
 
 def with_trials(n_trials, what):
@@ -376,35 +365,26 @@ def test_workers_charge_nothing_and_say_nothing(backend, recwarn):
 def test_a_seed_repeats_the_search_and_voids_it():
     seeded = search(logistic(), {"prior_scale": loguniform(0.1, 10)}, random_state=3)
     with pytest.warns(PrivacyWarning, match="nominal"):
-        first = clone(seeded).fit(X, Y)
-    with pytest.warns(PrivacyWarning, match="nominal"):
-        second = clone(seeded).fit(X, Y)
-    assert first.best_params_ == second.best_params_
-    assert first.best_score_ == second.best_score_
+        first, second, other = (clone(seeded).fit(X[k:], Y[k:]) for k in (0, 0, 1))
+    assert (first.best_params_, first.best_score_) == (second.best_params_, second.best_score_)
     np.testing.assert_array_equal(first.predict_proba(X), second.predict_proba(X))
     assert (first.privacy_.seeded, first.privacy_.valid) == (True, False)
-    with pytest.warns(PrivacyWarning, match="nominal"):
-        other = clone(seeded).fit(X[1:], Y[1:])
     assert first.best_score_ != other.best_score_  # the noise is that of these rows
 
 
 # --- what is refused ------------------------------------------------------------------------------
 
-
-@bundled(
-    "name",
-    ["epsilon", "delta", "noise_multiplier", "random_state", "neighboring_relation", "accountant",
-     "n_samples", "classes", "verbose"],
+# What the search sets, what it is told, and what would show trials.
+SET_OR_TOLD = (
+    "epsilon", "delta", "noise_multiplier", "random_state", "neighboring_relation", "accountant",
+    "n_samples", "classes", "verbose",
 )  # fmt: skip
-def test_parameters_that_would_break_the_plan_are_refused(name):
-    with PrivacyLedger() as ledger, pytest.raises(ValueError, match="param_distributions"):
-        search(logistic(), {name: [1, 2]}).fit(X, Y)
-    assert ledger.entries == ()
 
 
 @bundled(
     ("settings", "match"),
     [
+        *[({"distributions": {name: [1, 2]}}, "param_distributions") for name in SET_OR_TOLD],
         ({"distributions": {"gamma": [1.0]}}, "the name of a parameter"),
         ({"distributions": {"prior_scale": []}}, "prior_scale"),
         ({"distributions": {"prior_scale": 3.0}}, "prior_scale"),
@@ -526,39 +506,6 @@ def test_the_search_acts_like_its_estimator():
     assert 0.0 <= scaled.score(X, Y) <= 1.0
 
 
-@pytest.mark.filterwarnings("ignore::skdp.PrivacyWarning")
-@parametrize_with_checks(
-    [
-        DPRandomizedSearch(
-            DPVariationalLogisticRegression(max_iter=3, inference="dpvi", learning_rate=0.3),
-            {"prior_scale": [1.0, 3.0]},
-            epsilon=30.0,
-            mean_trials=1.5,
-        )
-    ]
-)
-def test_sklearn_compatible(estimator, check):
-    check(estimator)
-
-
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore::skdp.PrivacyWarning")
-@parametrize_with_checks(
-    [
-        DPRandomizedSearch(
-            DPVariationalLinearRegression(target_bounds=(-200, 200)),
-            {"prior_scale": [1.0, 3.0]},
-            mean_trials=2,
-        ),
-        DPRandomizedSearch(
-            DPVariationalLogisticRegression(), {"prior_scale": [1.0, 3.0]}, mean_trials=2
-        ),
-    ]
-)
-def test_sklearn_compatible_at_length(estimator, check):
-    check(estimator)
-
-
 # --- audit ----------------------------------------------------------------------------------------
 
 
@@ -611,25 +558,17 @@ def test_the_best_of_many_tells_a_row_and_less_than_is_stated():
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::skdp.PrivacyWarning")
-def test_the_best_of_many_leaks_more_than_one_trial_and_less_than_is_stated():
-    settings = {"epsilon": 30.0, "mean_trials": 20, "shape": math.inf}
-    mu_low, mu_of_trial, report = audited(200, 0.005, **settings)
-    assert mu_low > mu_of_trial  # stating the price of a trial would be a lie
-    assert gdp_to_epsilon(mu_low, report.delta) < report.epsilon
-
-
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore::skdp.PrivacyWarning")
 @pytest.mark.parametrize(
-    ("n_fits", "settings", "exceeded"),
+    ("n_fits", "settings", "exceeded", "factor"),
     [
-        (5000, {"epsilon": 10.0, "mean_trials": 10, "shape": 1.0}, 0.0057),
-        (1000, {"epsilon": 30.0, "mean_trials": 30, "shape": math.inf}, 0.0092),
+        (200, {"epsilon": 30.0, "mean_trials": 20, "shape": math.inf}, 0.005, 1.0),
+        (5000, {"epsilon": 10.0, "mean_trials": 10, "shape": 1.0}, 0.0057, 1.05),
+        (1000, {"epsilon": 30.0, "mean_trials": 30, "shape": math.inf}, 0.0092, 1.05),
     ],
 )
-def test_the_best_of_many_is_audited_at_length(n_fits, settings, exceeded):
+def test_the_best_of_many_leaks_more_than_one_trial(n_fits, settings, exceeded, factor):
     mu_low, mu_of_trial, report = audited(n_fits, exceeded, **settings)
-    assert mu_low > 1.05 * mu_of_trial
+    assert mu_low > factor * mu_of_trial  # stating the price of a trial would be a lie
     assert gdp_to_epsilon(mu_low, report.delta) < report.epsilon
 
 

