@@ -142,8 +142,9 @@ class PrivateSearch(MetaEstimatorMixin, ProtectedUnit, PrivateEstimator):
 
     def _budgets(self, facts: PublicFacts, estimator: Any, share: float | None = None) -> Budgets:
         """What gives budgets to fits on a share of the rows, or on all of them."""
-        n, n_groups = facts.rows, None
-        if facts.persons is not None:
+        if facts.persons is None:
+            n, n_groups = facts.rows, None
+        else:
             n, n_groups = self._declared_n_samples(), facts.persons.n_groups
         if share is not None:
             n = None if n is None else max(1, round(share * n))

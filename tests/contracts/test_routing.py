@@ -105,9 +105,9 @@ def test_a_step_that_would_get_no_persons_is_refused_before_a_release(routing):
         models = [(make_pipeline(of_columns, logistic()), {})]
     with config_context(enable_metadata_routing=routing), record_releases() as tape:
         for model, given in models:
-            with PrivacyLedger(unit="group") as ledger:
-                with pytest.raises(ValueError, match="set_fit_request"):
-                    model.fit(X, Y, **given)
+            ledger = PrivacyLedger(unit="group")
+            with ledger, pytest.raises(ValueError, match="set_fit_request"):
+                model.fit(X, Y, **given)
             assert (ledger.entries, tape) == ((), [])
 
 

@@ -440,6 +440,6 @@ class TestRegressions:
             ),
             "epsilon": (10**400,),
         }
-        for field, value in ((field, value) for field in wrong for value in wrong[field]):
+        for field, value in [(name, value) for name in wrong for value in wrong[name]]:
             with pytest.raises(ValueError, match="JSON of a PrivacyReport"):
                 PrivacyReport.from_json(json.dumps(values | {field: value}))
