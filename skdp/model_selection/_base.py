@@ -324,10 +324,7 @@ def silence(silent: bool = True) -> Iterator[None]:
 
 
 def restate(parts: Iterable[Estimator], report: PrivacyReport) -> None:
-    """Let what was charged in the winning trial state the price of the search, never a lower one.
-
-    Nothing else is touched: a model may refer to objects of the caller, which state other fits.
-    """
+    """Let what the winning trial was charged state the price of the search, or what is higher."""
     for part in parts:
         for name, value in list(vars(part).items()):
             if isinstance(value, PrivacyReport) and value.epsilon <= report.epsilon:

@@ -1,13 +1,9 @@
 """Candidates of a private search: drawn without the data, and planned before anything is spent.
 
-The price of a selection is that of its *one* trial (Papernot & Steinke 2022), and a trial is the
-draw of parameters, the fit and the score together. Its Rényi curve is at most that of the most
-expensive candidate, so one event, the base, has to cover every candidate that may be drawn:
-
-- of full-batch Gaussian mechanisms, whatever their number and noise, the composed μ tells all, and
-  a budget in ε fixes it;
-- of others, on Poisson batches or with discrete noise for instance, the event has to be the very
-  same.
+The price of a selection is that of its *one* trial (Papernot & Steinke 2022): the draw, the fit and
+the score together. So one event, the base, has to cover every candidate that may be drawn: of
+full-batch Gaussian mechanisms by the composed μ, which a budget in ε fixes; of others, on Poisson
+batches or with discrete noise for instance, the event has to be the very same.
 """
 
 from __future__ import annotations
@@ -332,11 +328,7 @@ def check_unit(workflow: Estimator, unit: str) -> None:
 
 
 def check_routing(workflow: Estimator) -> None:
-    """Check that groups reach every private part, before anything is spent.
-
-    A private part is given them by its fit, and hands them to the parts inside it; what is inside
-    of a pipeline, or another of scikit-learn's, gets them by metadata routing.
-    """
+    """Check that groups reach every private part, by its fit or by metadata routing."""
     parts = budgets.private_parts(workflow)
     routed = [name for name in sorted(parts) if name and name.rpartition("__")[0] not in parts]
     if not routed:

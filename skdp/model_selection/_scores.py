@@ -1,17 +1,10 @@
 """Scores of trials: any scorer on public rows, or a noisy sum of bounded scores of private rows.
 
-With row scores s_i in [0, 1], a trial on private rows releases
-
-    Σ (s_i - 1/2) + N(0, scale²)
-
-A record's share is at most 1/2 whatever it holds, and a null record's is 0, so the number of rows
-is no part of it. Where persons are the records, the share of a person is the mean of s_i - 1/2 over
-its rows, which is at most 1/2 too, however many they are.
-
-Shares are multiples of 2^-24, computed as integers: every bit of a person's share depends on the
-person's own rows alone, in any order, and one record moves the sum by its share and nothing else.
-64 bits hold the sum of 2^40 shares, more than any memory does. The sum is cut to ±2^29, so that a
-double holds it exactly; a cut moves nothing further apart.
+With row scores s_i in [0, 1], a trial on private rows releases Σ (s_i - 1/2) + N(0, scale²). The
+share of a record, a row or a person with the mean over its rows, is at most 1/2, and that of a null
+record 0. Shares are multiples of 2^-24, computed as integers: one record moves the sum by its share
+and nothing else. 64 bits hold the sum of 2^40 shares; it is cut to ±2^29, so that a double holds it
+exactly, and a cut moves nothing further apart.
 """
 
 from __future__ import annotations
@@ -43,18 +36,7 @@ Whose = tuple[np.ndarray | slice, np.ndarray]
 
 
 class PrivateRows(NamedTuple):
-    """What a search was given to fit and to score on.
-
-    Attributes
-    ----------
-    X, y : array-like
-        Rows, and their labels or targets.
-    groups : array-like or None
-        The person whose row it is; None where a row is a record.
-    persons : tuple or None
-        Numbers of the rows, those of a person together, and where each person's begin: what
-        `rows_of_persons` returns.
-    """
+    """What a search is given to fit and to score on; ``persons`` is of `rows_of_persons`."""
 
     X: ArrayLike
     y: Given
@@ -157,15 +139,7 @@ class MeanRowScore:
 
 
 def centred_sum(scores: np.ndarray, persons: Whose | None = None) -> float:
-    """Σ (s_i - ½), of persons Σ mean (s_i - ½), exactly; a score that is no number is the worst.
-
-    Parameters
-    ----------
-    scores : ndarray of shape (n,)
-        Scores of the rows.
-    persons : tuple or None, default=None
-        As in `PrivateRows`.
-    """
+    """Σ (s_i - ½), of persons Σ mean (s_i - ½), exactly; a score that is no number is the worst."""
     worst_first = np.where(np.isnan(scores), 0.0, scores)
     shares = np.rint((np.clip(worst_first, 0.0, 1.0) - 0.5) / UNIT).astype(np.int64)
     if persons is not None:

@@ -25,10 +25,7 @@ Score = _scores.MeanRowScore | _scores.PublicScore
 
 @dataclass(frozen=True)
 class SearchPlan:
-    """What a search will do: the candidates that were drawn, and what each trial may cost.
-
-    Of the number of candidates nothing may be told.
-    """
+    """What a search will do; of the number of candidates nothing may be told."""
 
     law: TrialLaw
     trial: TrialPlan
@@ -39,8 +36,7 @@ class SearchPlan:
 class Outcome(NamedTuple):
     """What a trial leaves: its score, the fitted model, and the parts of it that were charged.
 
-    A failure ranks above every score, and the graver one above the other: the search then ends with
-    the greatest of all outcomes, as ever.
+    A failure ranks above every score, and the graver one above the other.
     """
 
     score: float = _scores.WORST

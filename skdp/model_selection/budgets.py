@@ -1,13 +1,9 @@
 """`split_budget`: one (ε, δ) for a whole pipeline, divided among its private steps.
 
 The ε of two steps do not add up: half of ε = 1 each would waste a fifth of it. Each step gets a
-share of μ², the square of the Gaussian privacy parameter, which does add up for full-batch Gaussian
-mechanisms (Dong, Roth & Su 2022). Where a step is of another kind, the accountant composes what the
-steps would be charged, and the shares grow or shrink until that is the target.
-
-References
-----------
-J. Dong, A. Roth, W. J. Su, *Gaussian Differential Privacy*, JRSS B 84, 2022.
+share of μ², which does add up for full-batch Gaussian mechanisms (J. Dong, A. Roth, W. J. Su,
+*Gaussian Differential Privacy*, JRSS B 84, 2022). Where a step is of another kind, the accountant
+composes what the steps would be charged, and the shares grow or shrink until that is the target.
 """
 
 from __future__ import annotations
@@ -147,10 +143,7 @@ def split_budget(
 
 
 def solve(excess: Callable[[float], float]) -> float:
-    """Largest x, to a tolerance, with excess(x) ≤ 0; 0, which is exact for Gaussians, comes first.
-
-    What ``excess`` was last called with is what is returned.
-    """
+    """Largest x with excess(x) ≤ 0, to a tolerance: 0 for Gaussians. It is what is asked last."""
     for nudge in (0.0, -1e-9, -1e-6):  # a composition of Gaussians may round to above the target
         e = excess(nudge)
         if -_TOLERANCE <= e <= 0:
@@ -191,10 +184,7 @@ class Sizes(NamedTuple):
         return cls(None if n_samples is None else integer(1, n_samples=n_samples), n_features)
 
     def width_of(self, name: str, every: Params) -> int | None:
-        """Return the number of features that reach a part, where that is known.
-
-        One number for the whole is that of a part which no step before has given other columns.
-        """
+        """Number of features that reach a part, where no step before has changed the columns."""
         if isinstance(self.n_features, Mapping):
             return self.n_features.get(name)
         return self.n_features if _reached_by_all(name, every) else None
@@ -214,11 +204,7 @@ def _reached_by_all(name: str, every: Params) -> bool:
 
 
 def private_parts(workflow: Estimator) -> dict[str, PrivatePart]:
-    """Names, as in `get_params`, of the parts that spend a budget of their own.
-
-    ``""`` is the workflow itself. A ValueError is raised without one, or if what is around one may
-    fit it more than once.
-    """
+    """Parts that spend a budget of their own by name (``""``: the workflow), each fitted once."""
     every = {"": workflow, **workflow.get_params(deep=True)}
     found = {
         name: part
@@ -325,8 +311,7 @@ def planned_events(workflow: Estimator, sizes: Sizes) -> dict[str, DpEvent]:
 def _planned_event(name: str, part: PrivatePart, known: Params) -> DpEvent:
     """What a part itself is charged; where a fact is missing, what it costs at most.
 
-    An estimator changes with a size at thresholds, so equal costs at both ends are taken to hold
-    between them.
+    An estimator changes at thresholds: equal costs at both ends are taken to hold between them.
     """
     label = f"{type(part).__name__} (step {name!r})"
     if not hasattr(part, "plan"):
@@ -353,10 +338,7 @@ def _planned_event(name: str, part: PrivatePart, known: Params) -> DpEvent:
 
 
 def _worse(first: DpEvent, last: DpEvent) -> DpEvent | None:
-    """Return the one that costs more, where both are of one kind; None where they are not.
-
-    Of Gaussian mechanisms the budget alone bounds μ, whatever the size of the data.
-    """
+    """The costlier of two events of one kind, or None; of Gaussians the budget alone bounds μ."""
     if first == last:
         return last
     one, other = gaussian_mu(first), gaussian_mu(last)

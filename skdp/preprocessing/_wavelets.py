@@ -77,10 +77,7 @@ def bank(height: int, width: int, J: int, L: int) -> _Bank:
 
 
 def _means(size: int, J: int, r: int) -> Tensor:
-    """Matrix of local means, (n_places, size / 2^r), along a padded side at resolution r.
-
-    By a normal density in the plane, which is a product of one along each side.
-    """
+    """Matrix of local means (n_places, size / 2^r) along a padded side: by a normal density."""
     x, scale = np.arange(-2 * size, 3 * size), _WIDTH * 2 ** (J - 1)
     density = np.exp(-((x / scale) ** 2) / 2) / (math.sqrt(2.0 * math.pi) * scale)
     spectrum = _coarser(density.reshape(5, size, 1).sum(0), r)[:, 0].double()
@@ -154,8 +151,7 @@ def scattered(images: Tensor, bank: _Bank, order: int) -> Iterator[Tensor]:
 def _moduli(spectra: Tensor, wavelets: Tensor, r: int) -> Tensor:
     """Moduli (..., L, m, n) of the wavelets' parts of signals (..., M, N), of each 2^r-th pixel.
 
-    The blocks of the products are added up without them in memory: at each frequency that is left,
-    4^r numbers of a signal times (4^r, L) of the wavelets.
+    At each frequency that is left, 4^r numbers of a signal times (4^r, L) of the wavelets.
     """
     *first, M, N = spectra.shape
     L, b, m, n = len(wavelets), 2**r, M >> r, N >> r

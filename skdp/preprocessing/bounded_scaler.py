@@ -1,8 +1,4 @@
-"""`BoundedScaler`: features to [-1, 1] by bounds that the caller declares.
-
-A scaler that learns means or ranges from private rows leaks them; ages lie between 0 and 120
-whatever the data says.
-"""
+"""`BoundedScaler`: features to [-1, 1] by bounds that the caller declares, whatever rows say."""
 
 from __future__ import annotations
 

@@ -1,14 +1,9 @@
 """Fixed features of images: wavelets that no data has taught, each image by itself, free of ε.
 
-A linear model of pixels reads little, a network pays for every weight in noise, and a network that
-others have trained may not be there, or not be public. Wavelets lie between: what they make of an
-image is known before there are images, and is nearly linear in what tells classes apart (Tramèr &
-Boneh, *Differentially Private Learning Needs Better Features*, ICLR 2021).
-
-References
-----------
-J. Bruna, S. Mallat, *Invariant Scattering Convolution Networks*, IEEE TPAMI 2013.
-M. Andreux et al., *Kymatio: Scattering Transforms in Python*, JMLR 2020: the filters.
+A linear model of pixels reads little, a network pays for every weight in noise. What wavelets make
+of an image is known before there are images, and is nearly linear in what tells classes apart
+(Tramèr & Boneh, *Differentially Private Learning Needs Better Features*, ICLR 2021). Filters are
+those of M. Andreux et al., *Kymatio: Scattering Transforms in Python*, JMLR 2020.
 """
 
 from __future__ import annotations

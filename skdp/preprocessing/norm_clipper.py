@@ -1,7 +1,6 @@
 """`NormClipper`: rows beyond a declared Euclidean norm, scaled down to it.
 
-The estimators clip every row to ``data_norm`` themselves. As a step of its own, the clipping is
-seen, and the norm goes with the rows to the next step.
+Estimators clip to ``data_norm`` themselves. As a step, clipping is seen, and rows carry the norm.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Bad and odd input: kinds of rows and of targets, made of secrets.
 
-Each cell of the data is a secret: the digits 8675309, as a float, an integer, a text or a date of
-the year 8675. A kind takes 24 such rows of 3 features with their targets, and spoils them.
+Each cell of 24 rows of 3 features shows the digits 8675309, as a number, a text or a date.
 """
 
 from __future__ import annotations

@@ -41,8 +41,7 @@ def of_rows(estimator: Any) -> Any:
 def with_persons(estimator: Any) -> Any:
     """Return a clone that declares a number of persons if it declared none.
 
-    It is one more than `GROUPS` has, because some samplers refuse more than were declared. A
-    declared number of rows and one of persons say how many rows a person has.
+    It is one more than `GROUPS` has, because some samplers refuse more than were declared.
     """
     copy: Any = clone(estimator)
     known = _persons_in(copy).items()
@@ -79,14 +78,7 @@ def assert_moved_within(
 ) -> None:
     """Assert that no noisy sum has moved by more than it declares, with the same noise in both.
 
-    Parameters
-    ----------
-    first, other : list of Release
-        Of fits on two data sets, each release given the same ones before it.
-    steps : int
-        How many steps of the relation the data sets are apart.
-    same_coins : bool
-        Whether the same records were drawn for batches; if not, only releases of all records tell.
+    The data sets are ``steps`` apart; without ``same_coins`` only releases of all records tell.
     """
     assert len(first) == len(other), f"{len(first)} releases, and {len(other)} of a neighbour"
     for number, (one, two) in enumerate(zip(first, other, strict=True)):
