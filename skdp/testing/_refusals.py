@@ -135,7 +135,7 @@ def _assert_finite(estimator: Any) -> None:
 def check_bad_input(
     estimator: Any, inputs: Iterable[tuple[str, Any, Any]] | None = None
 ) -> dict[str, bool]:
-    """Bad input is refused for nothing, quoting nothing, or a valid release; return which was taken."""
+    """Bad input is refused for nothing and quoting nothing, or a valid release; say which."""
     taken = {}
     for kind, X, y in inputs or bad_inputs(classifier=is_classifier(estimator)):
         try:

@@ -11,7 +11,7 @@ from dp_accounting import dp_event as dp
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from skdp.fitting.streams import Streams, seed_material
+from skdp.fitting.streams import seed_material
 from skdp.privacy import (
     PrivacyLedger,
     PrivacyReport,
@@ -353,12 +353,6 @@ class TestSeeds:
         assert one != seed_material(0, name + "a", {"": value}, array)
         assert one != seed_material(0, name, {"a": value + "\0"}, array)
         assert one != seed_material(0, name, {"a": value}, array, array)
-
-    @given(st.binary(max_size=8), st.text(max_size=4), st.text(max_size=4))
-    def test_streams_of_two_purposes_differ(self, seed, one, two):
-        assume(one != two)
-        streams = Streams(seed)
-        assert not (streams(one).normal(4) == streams(two).normal(4)).any()
 
 
 class TestBoundedRows:

@@ -89,19 +89,11 @@ def forked_workers():
         yield
 
 
-@pytest.mark.parametrize("n_jobs", [1, 2])
-def test_nine_fits_and_a_refit_are_ten(counted, n_jobs):
-    assert len(counted(search(n_jobs))) == 10
-
-
-@pytest.mark.quick(1)
-def test_under_a_pipeline_too(counted):
-    assert len(counted(search(2, make_pipeline(BoundedScaler(), classifier())))) == 10
-
-
-def test_under_threads_too(counted):
-    with joblib.parallel_backend("threading"):
-        assert len(counted(search(2))) == 10
+@pytest.mark.parametrize("what", ["alone", "in workers", "in threads", "in a pipeline"])
+def test_nine_fits_and_a_refit_are_ten(counted, what):
+    steps = make_pipeline(BoundedScaler(), classifier()) if what == "in a pipeline" else None
+    with joblib.parallel_backend("threading" if what == "in threads" else "multiprocessing"):
+        assert len(counted(search(1 if what == "alone" else 2, steps))) == 10
 
 
 @pytest.mark.thorough

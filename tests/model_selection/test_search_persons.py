@@ -258,27 +258,24 @@ def test_sums_beyond_a_double_are_cut_and_never_rounded():
 # --- pipelines ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("n_jobs", [None, 2])
-def test_a_pipeline_passes_groups_on_by_routing(n_jobs):
+@pytest.mark.parametrize(("n_jobs", "rows"), [(None, X), (2, pd.DataFrame(X, columns=["a", "b"]))])
+def test_a_pipeline_passes_groups_on_by_routing(n_jobs, rows):
     with config_context(enable_metadata_routing=True), joblib.parallel_config("threading"):
-        what = search(routed(scaler(), logistic()), ROUTED, n_jobs=n_jobs)
+        first = scaler().set_fit_request(groups=True)
+        if n_jobs:  # of a frame, by columns
+            first = make_column_transformer((first, ["a", "b"]))
+        model = make_pipeline(first, logistic().set_fit_request(groups=True))
         with PrivacyLedger(unit="group") as ledger:
-            fitted = what.fit(X, Y, groups=pd.Series(GROUPS).astype(str))
+            fitted = search(model, ROUTED, n_jobs=n_jobs).fit(
+                rows, Y, groups=pd.Series(GROUPS).astype(str)
+            )
     assert fitted.privacy_.epsilon <= 3.0
     assert privacy_of(fitted).valid
-    for step in fitted.best_estimator_:
+    first, last = fitted.best_estimator_
+    for step in (first.transformers_[0][1] if n_jobs else first, last):
         assert step.privacy_ is fitted.privacy_
         assert step.unit.n_groups == PERSONS
     assert len(ledger.entries) == 1
-
-
-def test_frames_are_routed_through_columns():
-    frame = pd.DataFrame(X, columns=["a", "b"])
-    with config_context(enable_metadata_routing=True):
-        columns = make_column_transformer((scaler().set_fit_request(groups=True), ["a", "b"]))
-        model = make_pipeline(columns, logistic().set_fit_request(groups=True))
-        fitted = search(model, ROUTED).fit(frame, Y, groups=GROUPS)
-    assert fitted.privacy_.valid
 
 
 def test_a_search_is_routed_to_inside_a_pipeline():

@@ -8,7 +8,6 @@ from sklearn.pipeline import make_pipeline
 
 from skdp import PrivacyLedger, PrivacyWarning
 from skdp.engine import release_hook
-from skdp.fitting import charge
 from skdp.preprocessing import DPPCA, DPQuantileScaler, DPStandardScaler, NormClipper
 from skdp.privacy.events import GaussianTerm, terms_of
 from skdp.relations import RELATIONS
@@ -37,18 +36,6 @@ class TestCharge:
     @pytest.mark.parametrize("relation", RELATIONS)
     def test_the_event_in_the_ledger_is_the_trace(self, kind, relation):
         check_ledger(kind(neighboring_relation=relation))
-
-    @each
-    def test_a_fit_that_fails_after_the_charge_stays_charged(self, kind, monkeypatch):
-        def failing(*_):
-            raise MemoryError
-
-        monkeypatch.setattr(charge, "streams", failing)
-        transformer = kind()
-        with PrivacyLedger() as ledger, pytest.raises(MemoryError):
-            transformer.fit(ROWS)
-        assert len(ledger.entries) == 1
-        assert vars(transformer) == vars(kind())
 
     @each
     def test_a_plan_without_the_number_of_features_names_it(self, kind):
