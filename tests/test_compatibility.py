@@ -122,5 +122,6 @@ def test_what_earlier_versions_took_and_this_one_refuses_names_what_to_use(name)
 
 @bundled("name", IN_0_2)
 def test_a_parameter_of_0_2_says_what_to_write(name):
-    with pytest.raises(TypeError, match=rf"DPSGDC.*=skdp.Persons\({IN_0_2[name]}=3\)"):
-        DPSGDClassifier(**{name: 3})
+    for written in (DPSGDClassifier, DPSGDClassifier().set_params):
+        with pytest.raises(TypeError, match=rf"DPSGDC.*=skdp.Persons\({IN_0_2[name]}=3\)"):
+            written(**{name: 3})

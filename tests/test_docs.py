@@ -220,8 +220,7 @@ def parameters(name):
 
 # Siblings, and the parameters that mean something else to each.
 OF_A_REGRESSION = {
-    "clip_norm", "max_iter", "n_samples", "noise_multiplier", "prior_blocks",
-    "prior_scale", "robust", "secure", "verbose",
+    "clip_norm", "max_iter", "noise_multiplier", "prior_blocks", "prior_scale", "robust", "secure",
 }  # fmt: skip
 OF_COUNTS = {"clip_norm", "prior_scale", "prior_blocks", "robust"}
 OF_A_CHAIN = {"accountant", "epsilon", "learning_rate"}

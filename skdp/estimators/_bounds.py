@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import KW_ONLY, dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -13,14 +13,9 @@ from skdp.algorithms.noise_aware import columns, glm
 from skdp.algorithms.noise_aware.design import Design
 from skdp.algorithms.noise_aware.families import Counts, Line, Logit, Softmax
 from skdp.algorithms.noise_aware.standardised import InUnits, StandardisedConfig
-from skdp.estimators._doubts import BOUNDS_GIVEN, cut_records
+from skdp.base import Budget, FitPlan, PublicFacts
 from skdp.fitting.declared import unit_of_targets
-from skdp.fitting.plan import FitPlan, PublicFacts
 from skdp.fitting.validate import expected, flag, integer_or_auto, near_auto, number_or_auto, one_of
-from skdp.inspection import SummaryMixin
-
-if TYPE_CHECKING:
-    from skdp.privacy.budget import Budget
 
 PRIVATE = "private"
 NOISE_AWARE, DPVI = "noise_aware", "dpvi"
@@ -229,132 +224,6 @@ def check_sparse(facts: PublicFacts, secure: bool) -> None:
         )
 
 
-class LinearFit:
-    """What fits of linear models share: of columns as they are, or standardised inside the fit.
-
-    A subclass has these as parameters, or has no choice of them.
-    """
-
-    inference: str = NOISE_AWARE
-    prior_scale: float | str = "auto"
-    prior_blocks: Any = None
-    robust: bool | str = "auto"
-    bounds: Any = None
-    standardize: str | bool = PRIVATE
-    data_norm: float | str = "auto"
-    fit_intercept: bool = True
-    max_iter: int | str = "auto"
-    clip_norm: float | str = "auto"
-    prior_scale_: Any
-    _STEPS: ClassVar[int] = glm.STEPS
-    _takes_bounds: ClassVar[bool] = False  # of columns, that are standardised inside the fit
-
-    @property
-    def _NO_FACTS(self) -> tuple[str, ...]:
-        """Without bounds nothing is standardised."""
-        return ("standardize",) if self.bounds is None else ()
-
-    def _configure(self: Any, facts: PublicFacts, budget: Budget) -> Any:
-        flag(fit_intercept=self.fit_intercept)
-        if flag(secure=self.secure) and not budget.private:
-            raise expected("False when epsilon is infinite", "there is no noise then", secure=True)
-        check_sparse(facts, self.secure)
-        if self._takes_bounds and self.bounds is not None:
-            return in_bounds(self, facts, budget, self._of_columns)
-        return self._of_columns(facts, budget)
-
-    def _of_columns(self: Any, facts: PublicFacts, budget: Budget) -> Any:
-        """Plan a fit to columns as they are."""
-        if self.inference != NOISE_AWARE or not budget.private:
-            return self._ordinary(facts, budget)
-        design = Design.alike(facts.features, bool(self.fit_intercept), norm_of(self, facts))
-        return glm_of(self, facts, budget, design=design)
-
-    def _ordinary(self, facts: PublicFacts, budget: Budget) -> Any:
-        """Plan a fit whose posterior knows no noise."""
-        raise NotImplementedError
-
-    def _public(self: Any, facts: PublicFacts) -> dict[str, Any]:
-        """Public facts that all configs have."""
-        return {
-            "n_rows": facts.rows,
-            "n_features": facts.features,
-            "fit_intercept": bool(self.fit_intercept),
-            "neighboring_relation": self._relation,
-            "persons": facts.persons,
-            "weight_bound": self._weight_bound(facts),
-        }
-
-    def _diagnosed(self, plan: FitPlan, released: Any) -> tuple[str, ...]:
-        doubts, scaled = beyond_bounds(plan, released), isinstance(released, InUnits)
-        if scaled:
-            plan, released = replace(plan, config=plan.config.fit), released.standard
-        doubts += self._doubted(plan, released)
-        return doubts + cut_records(plan, released, self._cut_targets(plan), of_rows=not scaled)
-
-    def _doubted(self, plan: FitPlan, released: Any) -> tuple[str, ...]:
-        """What tells against a fit besides what was cut."""
-        raise NotImplementedError
-
-    def _cut_targets(self, plan: FitPlan) -> str:
-        """Say of what targets were cut, after their share."""
-        raise NotImplementedError
-
-
-@dataclass(eq=False, repr=False)
-class LinearParameters(SummaryMixin):
-    """Parameters of linear models of the columns.
-
-    Parameters
-    ----------
-    bounds : (float, float), array-like of shape (n_features, 2), dict, Series or None, default=None
-        Public bounds of the columns, lower < upper: a pair for all, one for each, or pairs by
-        column name. Values are cut to them, in `fit` and in prediction. Rows may then be in any
-        units: coefficients, draws and summary are in those of X. A column within (0, 1) is taken
-        for an indicator of a category. None takes columns as they are, in [-1, 1] or so. A count of
-        the rows that were cut is released, and a large one is a `FitWarning`.
-    standardize : {"private", False}, default="private"
-        With ``bounds``: ``"private"`` releases where the values of each column lie and how far they
-        spread (6 to 56 % of the squared GDP budget, the less the more rows and ε there are), and
-        the model is of columns of mean 0 and deviation 1: its prior scale is of these, and bounds
-        that are far too wide cost little. Without an
-        intercept columns are divided by their root mean square alone. False scales columns by
-        their bounds to [-1, 1], as does a fit without privacy.
-    data_norm : float or "auto", default="auto"
-        Euclidean norm > 0 to which the features of each row are clipped, in `fit` and in
-        prediction. A public bound, never checked against the data. ``"auto"`` is √n_features, right
-        for features in [-1, 1] as `BoundedScaler` gives, or in a pipeline the norm that the step
-        before declares, as `NormClipper` does.
-    fit_intercept : bool, default=True
-        Append a 1 to each row.
-
-    Attributes
-    ----------
-    bounds_ : ndarray of shape (n_features, 2)
-        Bounds of the columns, where they were declared.
-    column_scale_ : ndarray of shape (n_features,)
-        Deviation of each column, as it was released, or half the width of its bounds.
-    covariance_ : ndarray of shape (n_parameters, n_parameters)
-        Posterior covariance, in the order of ``parameter_names_``.
-    """
-
-    _takes_sparse: ClassVar[bool] = True
-    _takes_bounds: ClassVar[bool] = True
-    _declared_by: ClassVar[str] = BOUNDS_GIVEN
-
-    _: KW_ONLY
-    prior_scale: float | str = "auto"
-    prior_blocks: Any = None
-    robust: bool | str = "auto"
-    bounds: Any = None
-    standardize: str | bool = PRIVATE
-    data_norm: float | str = "auto"
-    fit_intercept: bool = True
-    max_iter: int | str = "auto"
-    clip_norm: float | str = "auto"
-    noise_multiplier: float | None = None
-
-
 def norm_of(estimator: Any, facts: PublicFacts) -> float:
     """Norm to which the rows that the fit sees are clipped."""
     if facts.standardised:
@@ -383,11 +252,11 @@ def unwrapped(estimator: Any, plan: FitPlan, released: Any) -> tuple[FitPlan, An
     return replace(plan, config=config.fit), released.posterior
 
 
-def beyond_bounds(plan: FitPlan, released: Any) -> tuple[str, ...]:
+def beyond_bounds(plan: FitPlan, released: InUnits) -> tuple[str, ...]:
     """Say which share of the rows held values beyond their bounds, by a noisy count."""
-    if not isinstance(released, InUnits) or released.columns is None:
-        return ()
     found = released.columns
+    if found is None:
+        return ()
     n = found.n_found[0] if found.counted else plan.config.n_rows
     share = min(found.outside / max(n, 1.0), 1.0)
     if found.outside < LOUD * found.outside_noise or share < MANY_ROWS:

@@ -19,13 +19,7 @@ _A_DICT = (
 
 
 class DatasetRows:
-    """The records of a dataset as rows (n, ...), none of them kept.
-
-    Parameters
-    ----------
-    dataset : Dataset
-        Item i is x, or begins with x.
-    """
+    """The records of a dataset as rows (n, ...), none of them kept."""
 
     def __init__(self, dataset: Any) -> None:
         self._dataset = dataset

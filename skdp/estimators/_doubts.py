@@ -69,14 +69,7 @@ _BEYOND = (
 def of_posterior(plan: FitPlan, q: GaussianPosterior, prior_scale: float) -> tuple[str, ...]:
     """Say if a noise-aware posterior found nothing, or another number of rows.
 
-    Parameters
-    ----------
-    plan : FitPlan
-        Of the fit.
-    q : GaussianPosterior
-        What it released.
-    prior_scale : float
-        Standard deviation of the prior of each coefficient, in the unit of the posterior.
+    The standard deviation of the prior of each coefficient is in the unit of the posterior.
     """
     n, relation = plan.config.n_rows, check_relation(plan.config.neighboring_relation)
     if q.n_found is not None and not relation.n_is_public:
@@ -160,15 +153,7 @@ def found_any(q: GaussianPosterior, d: int, prior_scale: float) -> bool:
 def of_samples(
     config: langevin.LangevinConfig | ops.ExactConfig, draws: np.ndarray
 ) -> tuple[str, ...]:
-    """Say if the slopes of posterior samples are no larger than such a posterior is wide.
-
-    Parameters
-    ----------
-    config : config
-        Of the run, with its power ρ.
-    draws : ndarray of shape (k, K, D)
-        The samples.
-    """
+    """Say if the slopes of samples (k, K, D) are no larger than such a posterior is wide."""
     p = config.posterior
     even = p.row_bound**2 / (EVEN * p.shape[1])  # mean square of a feature
     of_rows = config.n_rows * p.likelihood.curvature_bound * even
@@ -182,17 +167,7 @@ def of_samples(
 def of_level(
     config: langevin.LangevinConfig | ops.ExactConfig, intercepts: np.ndarray, *, bounded: bool
 ) -> tuple[str, ...]:
-    """Say if the level of sampled regressions is at the bounds of the targets, or held far from it.
-
-    Parameters
-    ----------
-    config : config
-        Of the run, with its power ρ.
-    intercepts : ndarray of shape (1,)
-        Mean of the samples, where targets lie in [-1, 1] or are as they came.
-    bounded : bool
-        Whether the targets were cut to bounds.
-    """
+    """Say if the level of sampled regressions is at the bounds of targets, or held far from it."""
     level = float(np.abs(intercepts).max())
     if bounded:
         return (_BEYOND,) if level > AT_BOUNDS else ()
@@ -206,17 +181,7 @@ def of_level(
 
 
 def of_noise(share: float, remedy: str, most: float = MOSTLY_NOISE) -> tuple[str, ...]:
-    """Say if noise exceeds all that records could say.
-
-    Parameters
-    ----------
-    share : float
-        Norm of the noise of all sums over what all records together could give them: public.
-    remedy : str
-        What else than rows and ε may help.
-    most : float
-        Share up to which something is learned.
-    """
+    """Say if noise exceeds all that records could say, by its share of what their sums could be."""
     if share <= most:
         return ()
     return (
@@ -229,14 +194,7 @@ def of_noise(share: float, remedy: str, most: float = MOSTLY_NOISE) -> tuple[str
 def of_training(push: float, remedy: str, noise_share: float) -> tuple[str, ...]:
     """Say if a run is mostly noise, or its released sums still point one way in its later half.
 
-    Parameters
-    ----------
-    push : float
-        Norm of the mean of the later sums over what all records together could give it.
-    remedy : str
-        What to do if they point one way.
-    noise_share : float
-        Norm of the noise of all sums over what all records together could give them: public.
+    ``push`` is the norm of the mean of these over what all records together could give it.
     """
     if doubts := of_noise(noise_share, "a smaller network"):
         return doubts
@@ -269,14 +227,8 @@ def of_outputs(
 ) -> tuple[str, ...]:
     """Say if the outputs of a regression lie at their bounds, or are dominated by noise.
 
-    Parameters
-    ----------
-    draws : ndarray of shape (n_draws, n, n_targets)
-        Outputs for public rows under draws of the parameters.
-    bounded : bool
-        Whether the targets were cut to bounds, and lie in [-1, 1].
-    chain : ndarray of shape (n_samples, n, n_targets) or None
-        Outputs for the same rows under the samples of a chain, in their order.
+    Outputs (n_draws, n, n_targets) for public rows are of draws of the parameters; ``chain`` are
+    those of its samples, in their order. Targets that are ``bounded`` lie in [-1, 1].
     """
     mean, spread = draws.mean(axis=0), draws.std(axis=0)
     if bounded and math.sqrt(float(np.mean(mean**2))) > AT_BOUNDS:
@@ -306,19 +258,7 @@ def between_rows(chain: np.ndarray) -> float:
 
 
 def of_model(config: ModelConfig, released: ModelPosterior) -> tuple[str, ...]:
-    """Say what the run of a user's model tells against it.
-
-    Parameters
-    ----------
-    config : ModelConfig
-        Of the run.
-    released : ModelPosterior
-        What it released.
-
-    Returns
-    -------
-    tuple of str
-    """
+    """Say what the run of a user's model tells against it."""
     found = [_clipped(released.clipping), _hidden(config, released.n_hidden)]
     found += [_widened(config, released), _underway(config, released)]
     return tuple(message for message in found if message)

@@ -3,36 +3,32 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
 from dataclasses import KW_ONLY, dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from skdp.algorithms import dp_vi, gaussian_vi, noise_aware_glm
-from skdp.algorithms.gaussian_posterior import GaussianPosterior
 from skdp.algorithms.noise_aware.glm import GLMConfig
-from skdp.algorithms.noise_aware.standardised import bounded
-from skdp.estimators._arviz import GaussianDraws
 from skdp.estimators._bounds import (
     DPVI,
     NOISE_AWARE,
-    LinearFit,
-    LinearParameters,
     blocks_of_labels,
     is_robust,
     norm_of,
     unwrapped,
 )
 from skdp.estimators._doubts import NOISE_OF_LINES, of_noise, of_posterior
-from skdp.estimators._weights import WeightedClasses, WeightedRows
+from skdp.estimators._linear_fit import LinearFit, LinearParameters, told_scales
+from skdp.estimators._parameters import WeightedClasses
+from skdp.estimators._posteriors import logits_of
 from skdp.fitting.declared import encode_labels, n_classes, sampling_rate
 from skdp.fitting.estimator import PrivateEstimator
-from skdp.fitting.input import check_features, check_features_and_labels
+from skdp.fitting.input import check_features_and_labels
 from skdp.fitting.plan import FitPlan, PublicFacts
-from skdp.fitting.reading import ProtectedUnit, Records
+from skdp.fitting.reading import Records
 from skdp.fitting.scores import AccuracyMixin
 from skdp.fitting.validate import (
     expected,
@@ -44,14 +40,11 @@ from skdp.fitting.validate import (
     one_of,
 )
 from skdp.models.likelihoods import BoundedScores, Likelihood, classification_likelihood
-from skdp.rows.records import clipped_rows, row_bound
-
-if TYPE_CHECKING:
-    from skdp.privacy.budget import Budget
+from skdp.privacy.budget import Budget
+from skdp.rows.records import row_bound
 
 COVARIANCES = ("auto", "full", "diag")
 GRADIENTS = ("aligned", "vanilla")
-ENTRIES_AT_ONCE, LEAST_AT_ONCE = 2**17, 2**10  # of a prediction, and rows
 MANY_PARAMETERS = 1000  # beyond which a full covariance is not the default
 MOST_PRODUCTS = 2 * 10**10  # n·P² of a pass of Newton's method, beyond which steps are cheaper
 
@@ -104,7 +97,7 @@ class LinearClassifier(AccuracyMixin, PrivateEstimator):
         return self.classes_[most_probable]
 
 
-class NormalPosterior(LinearFit, GaussianDraws, ProtectedUnit, WeightedRows):
+class NormalPosterior(LinearFit):
     """A linear model whose posterior of the coefficients is normal."""
 
     covariance: str = "auto"
@@ -241,21 +234,6 @@ class NormalPosterior(LinearFit, GaussianDraws, ProtectedUnit, WeightedRows):
             "cut to it, so that large rates are underestimated: declare a larger one"
         )
 
-    def _labels(self) -> list[Any]:
-        """Names of the outputs where there is more than one."""
-        return []
-
-    @property
-    def parameter_names_(self) -> list[str]:
-        """Names of the columns of `sample_posterior`: the outputs in turn, intercept last."""
-        check_is_fitted(self)
-        K, D = self._posterior.mean.shape
-        return linear_names(self, K, D, self._labels())
-
-    def _fitted_parts(self, X: Any) -> Iterator[np.ndarray]:
-        """Rows to predict, some at a time, with the intercept's 1 if the fit had one."""
-        return fitted_parts(self, X, self._posterior.mean.shape[1], sparse=self._takes_sparse)
-
     def _logits(self, X) -> tuple[np.ndarray, np.ndarray]:
         """Posterior mean (n, K) and covariance (n, K, K)."""
         check_is_fitted(self)
@@ -303,15 +281,6 @@ class NormalClassifier(WeightedClasses, LinearClassifier, NormalPosterior):
 
     def sample_predictive(self, X, n_samples: int = 1, random_state: Any = None) -> np.ndarray:
         """Class probabilities under each of several posterior draws; this costs no privacy.
-
-        Parameters
-        ----------
-        X : array-like of shape (n, n_features)
-            Rows, as in `fit`.
-        n_samples : int, default=1
-            Number of draws ≥ 1.
-        random_state : int, RandomState instance or None, default=None
-            Seed of the draws.
 
         Returns
         -------
@@ -378,48 +347,3 @@ class VariationalLinearModel(LinearParameters, NormalPosterior):
     batch_size: int | str = "auto"
     sampling_rate: float | None = None
     learning_rate: float | str = "auto"
-
-
-def told_scales(found: np.ndarray) -> tuple[Any, tuple[Any, Any]]:
-    """Medians and intervals of prior scales from percentiles (3, blocks), numbers if one block."""
-    low, median, high = found if found.shape[1] > 1 else found[:, 0]
-    return median, (low, high)
-
-
-def fitted_parts(estimator: Any, X: Any, n_columns: int, *, sparse: bool = False) -> Iterator[Any]:
-    """Check rows to predict, clip them as in the fit and append the intercept's 1 if it had one.
-
-    Yields some rows at a time, column by column, which is quickest; sparse ones all at once.
-    """
-    X = check_features(estimator, X, reset=False, sparse=sparse)
-    has_intercept = n_columns > estimator.n_features_in_
-    bounds = getattr(estimator, "bounds_", None)
-    for rows in parts_of(X) if isinstance(X, np.ndarray) else [X]:
-        if bounds is not None:
-            cut = bounded(rows, bounds.T, estimator.data_norm_)
-            yield np.hstack([cut, np.ones((len(cut), int(has_intercept)))])
-            continue
-        yield clipped_rows(rows, estimator.data_norm_, fit_intercept=has_intercept, by_column=True)
-
-
-def parts_of(rows: np.ndarray) -> Iterator[np.ndarray]:
-    """Some rows at a time, so that what is computed from them stays in the cache."""
-    size = max(LEAST_AT_ONCE, ENTRIES_AT_ONCE // max(rows.shape[1], 1))
-    return (rows[start : start + size] for start in range(0, len(rows), size))
-
-
-def logits_of(
-    posterior: GaussianPosterior, parts: Iterable[np.ndarray]
-) -> tuple[np.ndarray, np.ndarray]:
-    """Mean (n, K) and covariance (n, K, K) of the logits of rows that come in parts."""
-    means, covariances = zip(*map(posterior.logits, parts), strict=True)
-    return np.concatenate(means), np.concatenate(covariances)
-
-
-def linear_names(estimator: Any, K: int, D: int, labels: list[Any]) -> list[str]:
-    """Names of the parameters of a linear model: the outputs in turn, intercept last."""
-    features = getattr(estimator, "feature_names_in_", None)
-    if features is None:
-        features = [f"x{i}" for i in range(estimator.n_features_in_)]
-    names = [*features, "intercept"][:D]
-    return names if K == 1 else [f"{label}: {name}" for label in labels for name in names]

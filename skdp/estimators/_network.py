@@ -6,9 +6,9 @@ An algorithm comes in as a value, the configuration that `_configure` returns; s
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
@@ -17,28 +17,17 @@ from sklearn.utils.validation import check_is_fitted
 
 from skdp.algorithms.parts.network_models import ModuleTrial, NetworkModel
 from skdp.algorithms.parts.training import Posterior, Trained, Watch
+from skdp.base import FitPlan, PublicFacts, Records, check_features
 from skdp.estimators import _doubts
-from skdp.estimators._arviz import PosteriorDraws
 from skdp.estimators._datasets import DatasetRows, from_dataset
 from skdp.estimators._network_parameters import NetworkParameters
+from skdp.estimators._posteriors import PosteriorDraws
 from skdp.fitting import charge
-from skdp.fitting.charge import attempt, charged, notes, progress
-from skdp.fitting.estimator import with_callbacks
-from skdp.fitting.input import check_features
-from skdp.fitting.plan import FitPlan, PublicFacts
-from skdp.fitting.reading import Records, check_in_chunks, read, too_many_rows
+from skdp.fitting.reading import too_many_rows
 from skdp.fitting.validate import expected, integer
-from skdp.fitting.warnings import FitWarning
 from skdp.models import perceptron as networks
-from skdp.privacy.report import PrivacyReport
 from skdp.relations import Relation, check_relation
-from skdp.rows.chunks import ArrayInChunks
-from skdp.rows.lazy_rows import in_chunks
 from skdp.rows.persons import IN_WORDS
-
-
-class OneEpoch(PublicFacts):
-    """Public facts of a call that trains for one epoch alone."""
 
 
 @dataclass(eq=False, repr=False)
@@ -57,84 +46,28 @@ class NetworkEstimator(PosteriorDraws, NetworkParameters):
             map-style dataset of torch, whose items are (x, y), or x with y beside it.
         y : array-like of shape (n_samples,) or (n_samples, n_targets), or None, default=None
             Class labels, labels 0 and 1, or targets; None where a dataset has them.
-        groups : array-like of shape (n_samples,) or None, default=None
-            With ``unit=Persons(...)``: the person whose row it is, as any label.
         sample_weight : array-like of shape (n_samples,) or None, default=None
             Weights of rows in [0, ``max_sample_weight``], by which their clipped gradients are
             multiplied. They are as private as the rows.
         X_public, y_public : array-like or None, default=None
             Rows that are *public*, for a learning curve in ``public_scores_``.
-
-        Returns
-        -------
-        estimator
-            The fitted estimator.
-
-        Raises
-        ------
-        ValueError
-            If a parameter or the input is invalid; nothing has been spent then.
-        BudgetExceededError
-            If an open `PrivacyLedger` refuses the fit; no row has been used then.
         """
         public = None if X_public is None and y_public is None else (X_public, y_public)
-        return self._fit(X, y, public, groups=groups, sample_weight=sample_weight)
+        return self._on(X, y, groups, sample_weight, public=public)
 
-    @with_callbacks
-    def _fit(
-        self,
-        X,
-        y,
-        public: tuple | None = None,
-        *,
-        groups: Any = None,
-        sample_weight: Any = None,
-        classes: Any = None,
-        one_epoch: bool = False,
-    ) -> Self:
+    def _on(self, X: Any, y: Any, groups: Any, sample_weight: Any, **how: Any) -> Self:
         """Fit, or go on with a fit, and compose what it costs with what has been spent."""
-        with attempt(self), in_chunks(X, y, groups, told_by=self) as (X, y, groups):
-            before = self._before(one_epoch)
-            goes_on, n_before = before is not None, self.n_iter_ if before else 0
-            given = (X, y, sample_weight)
-            X, y = from_dataset(X, y)
-            self._by_index = isinstance(X, DatasetRows)
-            how = {"goes_on": goes_on, "classes": classes, "sample_weight": sample_weight}
-            records, facts = read(self, X, y, groups, **how)
-            plan = self._plan(OneEpoch(**vars(facts)) if one_epoch else facts)
-            if isinstance(records.X, ArrayInChunks):
-                check_in_chunks(self, plan, records.X)
-            model = self._network_of(plan, records, goes_on=goes_on)
-            watch = self._watch(public)
-            if watch is not None:
-                watch(0, plan.config.start(model))  # a trial of the public rows
-            arrays = (*records.arrays, *networks.weights(self.module_))
-            steps, of_run = progress(self, plan.n_steps), {"arrays": arrays, "beside": public}
-            self.privacy_ = charged(self, plan, given, before, groups=groups, **of_run)
-            self.public_scores_ = notes()
-            streams = charge.streams(self, *arrays)
-            kept = self._kept if one_epoch and goes_on else None
-            released = plan.config.run(records, streams, steps, model=model, watch=watch, kept=kept)
-            self._keep(plan, released)
-            self.n_iter_ += n_before
-            self.diagnostics_ = self._diagnosed(plan, released)
-            for message in self.diagnostics_:
-                warnings.warn(message, FitWarning, stacklevel=4)
-        return self
-
-    def _before(self, one_epoch: bool) -> PrivacyReport | None:
-        """Return the statement of the fit that this one goes on from, if it goes on."""
-        if not (one_epoch or self.warm_start):
-            return None
-        if self.checkpoint is not None:
-            remedy = "a run that is resumed begins from its own state alone"
-            raise expected(
-                "None with partial_fit or warm_start", remedy, checkpoint=self.checkpoint
-            )
-        if not hasattr(self, "module_"):
-            return None
-        self._check_same_neighbours(check_relation(self.privacy_.neighboring_relation))
-        return self.privacy_
+        before = None
+        if how.get("one_epoch", False) or self.warm_start:
+            if self.checkpoint is not None:
+                remedy = "a run that is resumed begins from its own state alone"
+                what = "None with partial_fit or warm_start"
+                raise expected(what, remedy, checkpoint=self.checkpoint)
+            if hasattr(self, "module_"):
+                before = self.privacy_
+                self._check_same_neighbours(check_relation(before.neighboring_relation))
+        how |= {"before": before, "goes_on": before is not None}
+        return self._fit(X, y, groups=groups, sample_weight=sample_weight, **how)
 
     def _check_same_neighbours(self, before: Relation) -> None:
         """Refuse to go on from a fit that protects others."""
@@ -147,7 +80,21 @@ class NetworkEstimator(PosteriorDraws, NetworkParameters):
             raise expected(as_before, remedy, neighboring_relation=now.of_rows)
 
     def _read(
-        self, X: Any, y: Any, *, goes_on: bool = False, classes: Any = None
+        self,
+        X: Any,
+        y: Any,
+        *,
+        goes_on: bool = False,
+        classes: Any = None,
+        one_epoch: bool = False,
+    ) -> tuple[Records, PublicFacts]:
+        X, y = from_dataset(X, y)
+        self._by_index = isinstance(X, DatasetRows)
+        records, facts = self._read_rows(X, y, classes, goes_on=goes_on)
+        return records, replace(facts, one_epoch=one_epoch)
+
+    def _read_rows(
+        self, X: Any, y: Any, classes: Any, *, goes_on: bool
     ) -> tuple[Records, PublicFacts]:
         """Check the input, which a fit that goes on has seen the like of."""
         raise NotImplementedError
@@ -169,11 +116,14 @@ class NetworkEstimator(PosteriorDraws, NetworkParameters):
         """Whether a step of the algorithm calls code of the caller's."""
         return False
 
-    def _network_of(self, plan: FitPlan, records: Records, *, goes_on: bool) -> Any:
+    def _prepared(
+        self, plan: FitPlan, records: Records, around: charge.Around
+    ) -> Callable[..., Any]:
         """Make the network, unless the fit goes on with one; what can fail in a run fails here."""
-        facts, X = plan.facts, records.X
-        if not goes_on:
-            self.module_ = self._built(facts.features, facts.outputs)
+        facts, X, checkpoint = plan.facts, records.X, around.checkpoint
+        if around.before is None:
+            seed = charge.initial_seed(self, checkpoint)
+            self.module_, self.n_iter_ = self._built(facts.features, facts.outputs, seed), 0
         self._shape = X.shape[1:]
         weighted, integers = records.weights is not None, X.dtype.kind in "iu"
         model = self._model(self.module_, self._shape, facts.outputs, integers, weighted)
@@ -182,9 +132,18 @@ class NetworkEstimator(PosteriorDraws, NetworkParameters):
         self._looks_up = not getattr(model, "dtype", torch.float32).is_floating_point
         if len(X) > model.max_rows:
             raise too_many_rows(model.max_rows)
-        if self._calls_foreign_code() or self.checkpoint is not None:
+        if self._calls_foreign_code() or checkpoint is not None:
             plan.config.rehearse(model)
-        return model
+        self.public_scores_ = [] if checkpoint is None else checkpoint.notes
+        watch = self._watch(around.public)
+        if watch is not None:
+            watch(0, plan.config.start(model))  # a trial of the public rows
+        kept = self._kept if facts.one_epoch and around.before is not None else None
+        return partial(plan.config.run, model=model, watch=watch, kept=kept)
+
+    @property
+    def _start(self) -> tuple[np.ndarray, ...]:  # type: ignore[override]
+        return tuple(networks.weights(self.module_))
 
     def _watch(self, public: tuple | None) -> Watch | None:
         """Return what writes scores on public rows down."""
@@ -210,7 +169,8 @@ class NetworkEstimator(PosteriorDraws, NetworkParameters):
 
     def _keep(self, plan: FitPlan, released: Trained) -> None:
         self._take(released.posterior)
-        self.n_iter_, self._kept = released.n_steps, released.kept
+        self.n_iter_ += released.n_steps
+        self._kept = released.kept
 
     def _diagnosed(self, plan: FitPlan, released: Trained) -> tuple[str, ...]:
         said = _doubts.of_training(released.push, self._REMEDY, plan.config.noise_share)
@@ -253,7 +213,7 @@ class NetworkEstimator(PosteriorDraws, NetworkParameters):
             integer(1, n_features=size)
         n_outputs = self._n_outputs(None) if n_outputs is None else n_outputs
         n_outputs = integer(1, "or declare classes", n_outputs=n_outputs)
-        module = self._built(shape[0], n_outputs)
+        module = self._built(shape[0], n_outputs, charge.initial_seed(self))
         task, every_gradient = self._task(n_outputs), self.prenoise_scale != 0.0
         precision = bool(self.mixed_precision)
         model = NetworkModel(module, task.loss, device=self.device, mixed_precision=precision)

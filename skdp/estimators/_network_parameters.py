@@ -13,14 +13,10 @@ from torch import nn
 from skdp.algorithms import dp_sgd
 from skdp.algorithms.parts.network_models import LinearModel, NetworkModel, PerceptronModel
 from skdp.algorithms.parts.training import NetworkRun, perceptron_size
+from skdp.base import ProtectedUnit, PublicFacts
 from skdp.estimators import _doubts
-from skdp.estimators._parts import WithParts
-from skdp.estimators._weights import WeightedRows
-from skdp.fitting import charge
-from skdp.fitting import checkpoint as checkpoints
+from skdp.estimators._parameters import Resumable, WeightedRows, WithParts
 from skdp.fitting.declared import sampling_rate
-from skdp.fitting.plan import PublicFacts
-from skdp.fitting.reading import ProtectedUnit
 from skdp.fitting.validate import (
     expected,
     flag,
@@ -49,7 +45,7 @@ _MOST_OF_PERSON = 512  # weights of a lone linear layer, by its closed form
 
 
 @dataclass(eq=False, repr=False)
-class NetworkParameters(WithParts, ProtectedUnit, WeightedRows):
+class NetworkParameters(WithParts, ProtectedUnit, Resumable, WeightedRows):
     """Parameters of the training of a network, whatever the algorithm and the task.
 
     Parameters
@@ -102,20 +98,11 @@ class NetworkParameters(WithParts, ProtectedUnit, WeightedRows):
         floating-point arithmetic as exact. Up to three times slower (with persons eight), and as
         accurate. Not with ``device``, ``module`` or ``mixed_precision``, nor for more than 100,000
         parameters (with persons 10,000). See docs/privacy.md, section 8.
-    checkpoint : str, path-like or None, default=None
-        File from which a fit that was killed goes on when it is called again with the same rows and
-        parameters, as the same release at no further charge. The key file beside it (``.key``) is
-        as secret as the rows; both are deleted when the fit ends. Each fit needs a path of its
-        own, and calls that go on from an earlier one take none. See the guide page on long runs.
-    every : int, default=50
-        Number ≥ 1 of steps from one checkpoint to the next.
 
     Attributes
     ----------
     n_iter_ : int
         Number of noisy steps taken, in all releases that ``privacy_`` states.
-    privacy_ : PrivacyReport
-        The privacy statement.
     public_scores_ : list of (int, float)
         Steps and scores on ``X_public``; empty without it. Scores on training rows are never kept:
         they are not private.
@@ -141,8 +128,6 @@ class NetworkParameters(WithParts, ProtectedUnit, WeightedRows):
     physical_batch_size: int | None = None
     mixed_precision: bool = False
     device: Any = None
-    checkpoint: Any = None
-    every: int = checkpoints.EVERY
 
     _PARTS = ("module", "loss", "optimizer", "learning_rate_schedule")
     _looks_up = False  # whether the fit read integer ids; not known to fits of 0.1.0
@@ -256,9 +241,8 @@ class NetworkParameters(WithParts, ProtectedUnit, WeightedRows):
     def _memory_told_by(self) -> str:
         return "" if self.module is None else "try_module"
 
-    def _built(self, n_features: int, n_outputs: int) -> nn.Module:
+    def _built(self, n_features: int, n_outputs: int, seed: int) -> nn.Module:
         """Make the network, its weights drawn."""
-        seed = charge.initial_seed(self)
         if self.module is not None:
             given = self._given("module")
             return networks.build_module(self.module, n_features, n_outputs, seed, given)

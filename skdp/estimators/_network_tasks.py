@@ -11,7 +11,7 @@ import numpy as np
 from skdp.algorithms.parts.training import Trained
 from skdp.estimators import _doubts
 from skdp.estimators._network import NetworkEstimator
-from skdp.estimators._weights import WeightedClasses
+from skdp.estimators._parameters import WeightedClasses
 from skdp.fitting.declared import encode_labels, n_classes, target_bounds
 from skdp.fitting.input import check_features_and_labels, check_features_and_targets
 from skdp.fitting.plan import PublicFacts
@@ -67,8 +67,8 @@ class NetworkClassifier(AccuracyMixin, WeightedClasses, NetworkEstimator):
     def _n_outputs(self, classes: Any) -> int | None:
         return n_classes(self, classes)
 
-    def _read(
-        self, X: Any, y: Any, *, goes_on: bool = False, classes: Any = None
+    def _read_rows(
+        self, X: Any, y: Any, classes: Any, *, goes_on: bool
     ) -> tuple[Records, PublicFacts]:
         known = self.classes_ if goes_on else self.classes
         known = classes if known is None else known
@@ -131,15 +131,6 @@ class NetworkClassifier(AccuracyMixin, WeightedClasses, NetworkEstimator):
     def sample_predictive(self, X, n_samples: int = 1, random_state: Any = None) -> np.ndarray:
         """Class probabilities under each of several draws of `sample_posterior`.
 
-        Parameters
-        ----------
-        X : array-like of shape (n, n_features)
-            Rows.
-        n_samples : int, default=1
-            Number of draws ≥ 1.
-        random_state : int, RandomState instance or None, default=None
-            Seed of the draws.
-
         Returns
         -------
         ndarray of shape (n_samples, n, n_classes)
@@ -174,8 +165,8 @@ class NetworkRegressor(R2Mixin, NetworkEstimator):
     def _task(self, n_outputs: int) -> Regression:
         return Regression.of(n_outputs, self.loss, self._given("loss"))
 
-    def _read(
-        self, X: Any, y: Any, *, goes_on: bool = False, classes: Any = None
+    def _read_rows(
+        self, X: Any, y: Any, classes: Any, *, goes_on: bool
     ) -> tuple[Records, PublicFacts]:
         low, high = target_bounds(self.target_bounds)
         X, y = self._checked(check_features_and_targets, X, y, goes_on=goes_on)
@@ -212,15 +203,6 @@ class NetworkRegressor(R2Mixin, NetworkEstimator):
 
     def sample_predictive(self, X, n_samples: int = 1, random_state: Any = None) -> np.ndarray:
         """Predictions under each of several draws of `sample_posterior`.
-
-        Parameters
-        ----------
-        X : array-like of shape (n, n_features)
-            Rows.
-        n_samples : int, default=1
-            Number of draws ≥ 1.
-        random_state : int, RandomState instance or None, default=None
-            Seed of the draws.
 
         Returns
         -------

@@ -6,19 +6,18 @@ import math
 import warnings
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass, replace
-from functools import partial
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import clone
 
 from skdp.algorithms import langevin, ops
 from skdp.algorithms.tempered import TemperedPosterior
+from skdp.base import Budget, FitPlan, ProtectedUnit, PublicFacts, Records
 from skdp.estimators import _doubts
-from skdp.estimators._paid_samples import PaidSamples
-from skdp.fitting.estimator import PrivateEstimator
-from skdp.fitting.plan import FitPlan, PublicFacts
-from skdp.fitting.reading import ProtectedUnit, Records, read
+from skdp.estimators._parameters import FitParameters
+from skdp.estimators._posteriors import PaidSamples
+from skdp.fitting.reading import read
 from skdp.fitting.streams import Streams
 from skdp.fitting.validate import (
     expected,
@@ -31,27 +30,27 @@ from skdp.fitting.validate import (
 )
 from skdp.fitting.warnings import PrivacyWarning
 from skdp.models.likelihoods import LogConcave
-from skdp.privacy.budget import Budget
 from skdp.rows.bounded_sum import MAX_ROWS
 from skdp.rows.persons import Persons, PersonUnit
-from skdp.rows.records import row_bound
 
 SAMPLERS = ("auto", "langevin", ops.SAMPLER)
 
 Config = langevin.LangevinConfig | ops.ExactConfig
 
 
-class Family(NamedTuple):
-    """Posteriors that differ in the prior's scale and the domain, with R and the size of θ."""
-
-    posterior: Callable[..., TemperedPosterior]
-    row_bound: float
-    n_parameters: int
-
-
 @dataclass(eq=False, repr=False)
-class PosteriorSampler(PaidSamples, ProtectedUnit, PrivateEstimator):
+class PosteriorSampler(PaidSamples, ProtectedUnit, FitParameters):
     """A linear model of which a few posterior samples are released.
+
+    **Privacy.** `fit` is (epsilon, delta)-differentially private under ``neighboring_relation``:
+    all samples and whatever is computed from them. The guarantee of the Langevin sampler holds
+    after any number of steps, converged or not, and treats floating-point arithmetic as exact. That
+    of rejection is pure for ``delta=0`` and holds of the implemented law, on a public grid, given
+    ideal random bits. *How long* rejection runs, and whether it is interrupted, depends on the data
+    and is not covered: do not let those who see the samples see the clock, and set no time limit of
+    which they learn. The ``unit`` is a row, or a person with all of its rows. The guarantee covers
+    one fit; each further fit on the same rows is a further release. It is conditional on the public
+    facts listed in ``privacy_.inferred_public_facts``, and is *not* one for a seeded fit.
 
     Parameters
     ----------
@@ -60,9 +59,6 @@ class PosteriorSampler(PaidSamples, ProtectedUnit, PrivateEstimator):
         cost. None with ``likelihood_power``.
     delta : float, default=1e-5
         δ in [0, 1); 0 asks for pure ε.
-    neighboring_relation : {"zero_out", "add_or_remove_one", "replace_one"}, default="zero_out"
-        Who is a neighbour. Under ``"add_or_remove_one"`` the number of rows is private and
-        ``n_samples`` must be given.
     n_posterior_samples : int, default=1
         Number k ≥ 1 of posterior samples, which share the budget. More samples show more of the
         posterior, and each is of a flatter one.
@@ -100,12 +96,6 @@ class PosteriorSampler(PaidSamples, ProtectedUnit, PrivateEstimator):
         report. Under ``"add_or_remove_one"`` the guarantee of the Langevin sampler is for
         data sets of at most so many rows. More are refused, and the refusal tells that there are
         more.
-    random_state : int, RandomState instance or None, default=None
-        None keys the noise from the operating system. A seed makes the fit repeatable and its
-        guarantee void: the report says ``valid=False``.
-    verbose : int, default=0
-        Above 0, a progress bar over the steps (needs tqdm). Callbacks of scikit-learn, where the
-        version has them, work too: they get the steps and no data.
 
     Attributes
     ----------
@@ -117,16 +107,8 @@ class PosteriorSampler(PaidSamples, ProtectedUnit, PrivateEstimator):
         The sampler used.
     data_norm_, prior_scale_, theta_norm_ : float
         The values used.
-    parameter_names_ : list of str
-        Names of the columns of `sample_posterior`.
     n_iter_ : int
         Passes of the Langevin sampler; 1 for an exact one, whose work is not shown.
-    privacy_ : PrivacyReport
-        The privacy statement of this fit.
-    n_features_in_ : int
-        Number of features.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
-        Feature names, where X had any.
 
     Notes
     -----
@@ -152,7 +134,6 @@ class PosteriorSampler(PaidSamples, ProtectedUnit, PrivateEstimator):
     _: KW_ONLY
     n_posterior_samples: int = 1
     sampler: str = "auto"
-    neighboring_relation: str = "zero_out"
     prior_scale: float | str = "auto"
     data_norm: float | str = "auto"
     theta_norm: float | str = "auto"
@@ -161,14 +142,11 @@ class PosteriorSampler(PaidSamples, ProtectedUnit, PrivateEstimator):
     step_size: float | str = "auto"
     max_iter: int | str = "auto"
     batch_size: int | str = "auto"
-    n_samples: int | None = None
-    random_state: Any = None
-    verbose: int = 0
 
     _instead_of_epsilon: ClassVar[str] = "likelihood_power"
     _takes_pure_budget: ClassVar[bool] = True
 
-    def _prepared(self, plan: FitPlan, records: Records) -> Callable[..., Any]:
+    def _prepared(self, plan: FitPlan, records: Records, around: Any) -> Callable[..., Any]:
         rows, starts = len(records.X), records.starts
         if (rows if starts is None else len(starts) - 1) > plan.config.most_records:
             persons, what = plan.facts.persons, "rows" if starts is None else "persons"
@@ -248,23 +226,17 @@ class PosteriorSampler(PaidSamples, ProtectedUnit, PrivateEstimator):
         if facts.rows > MAX_ROWS:
             raise expected(f"at most {MAX_ROWS}", n_samples=self.n_samples)
         flag(fit_intercept=self.fit_intercept)
-        likelihood = self._likelihood_of(facts)
-        data_norm = number_or_auto(facts.auto_norm, data_norm=self.data_norm)
-        family = Family(
-            partial(
-                TemperedPosterior,
-                likelihood=likelihood,
-                n_features=facts.features,
-                fit_intercept=bool(self.fit_intercept),
-                data_norm=data_norm,
-                neighboring_relation=self._relation,
-                of_person=None if facts.persons is None else self._person_weight(facts.persons),
-            ),
-            row_bound(data_norm, self.fit_intercept),
-            likelihood.n_outputs * (facts.features + bool(self.fit_intercept)),
+        posterior = TemperedPosterior(
+            likelihood=self._likelihood_of(facts),
+            n_features=facts.features,
+            fit_intercept=bool(self.fit_intercept),
+            data_norm=number_or_auto(facts.auto_norm, data_norm=self.data_norm),
+            prior_scale=1.0,  # until it is known, as the domain
+            neighboring_relation=self._relation,
+            of_person=None if facts.persons is None else self._person_weight(facts.persons),
         )
         configure = self._exact if self._is_exact() else self._langevin
-        config = configure(family, facts, budget)
+        config = configure(posterior, facts, budget)
         if not config.seconds < 1e8:
             raise ValueError(f"This fit would take years. {config.shorter}.")
         return config
@@ -300,8 +272,11 @@ class PosteriorSampler(PaidSamples, ProtectedUnit, PrivateEstimator):
                 raise expected("'auto'", "it is for 'langevin' alone", **{name: value})
         return exact
 
-    def _exact(self, family: Family, facts: PublicFacts, budget: Budget) -> ops.ExactConfig:
-        (posterior, R, p), k, n_rows = family, self.n_posterior_samples, facts.rows
+    def _exact(
+        self, posterior: TemperedPosterior, facts: PublicFacts, budget: Budget
+    ) -> ops.ExactConfig:
+        R, p = posterior.row_bound, posterior.n_parameters
+        k, n_rows = self.n_posterior_samples, facts.rows
         of_row = ops.affordable_range(budget, k)
         if facts.persons is not None:
             of_row /= self._person_weight(facts.persons)
@@ -312,13 +287,14 @@ class PosteriorSampler(PaidSamples, ProtectedUnit, PrivateEstimator):
         )
         τ = number_or_auto(ops.default_prior_scale(R, D, p), prior_scale=self.prior_scale)
         return ops.configure(
-            posterior(theta_norm=D, prior_scale=τ), budget, n_rows=n_rows, n_samples=k
+            replace(posterior, theta_norm=D, prior_scale=τ), budget, n_rows=n_rows, n_samples=k
         )
 
     def _langevin(
-        self, family: Family, facts: PublicFacts, budget: Budget
+        self, posterior: TemperedPosterior, facts: PublicFacts, budget: Budget
     ) -> langevin.LangevinConfig:
-        (posterior, R, p), D, k = family, self.theta_norm, self.n_posterior_samples
+        R, p = posterior.row_bound, posterior.n_parameters
+        D, k = self.theta_norm, self.n_posterior_samples
         if not (is_real(D) and math.inf == D):
             D = number_or_auto(math.inf, "or float('inf')", theta_norm=D)
         # A budget is what makes many samples flat; without one they need no wide prior.
@@ -332,7 +308,7 @@ class PosteriorSampler(PaidSamples, ProtectedUnit, PrivateEstimator):
             remedy = "a fixed partition does not survive adding a record"
             raise expected(f"'auto' {where}", remedy, batch_size=batch_size)
         return langevin.configure(
-            posterior(theta_norm=float(D), prior_scale=τ),
+            replace(posterior, theta_norm=float(D), prior_scale=τ),
             budget,
             n_rows=n_rows,
             n_chains=k,

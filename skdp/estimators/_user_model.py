@@ -14,9 +14,8 @@ from skdp.algorithms import dp_vi_model
 from skdp.algorithms.simulated_clip import N_ROWS, simulated_clip
 from skdp.algorithms.user_model import defaults
 from skdp.estimators import _doubts
-from skdp.fitting.checkpoint import EVERY
+from skdp.estimators._parameters import FitParameters, Resumable
 from skdp.fitting.declared import sampling_rate
-from skdp.fitting.estimator import PrivateEstimator
 from skdp.fitting.input import check_features, check_features_and_targets
 from skdp.fitting.plan import FitPlan, PublicFacts
 from skdp.fitting.reading import ProtectedUnit, Records
@@ -32,11 +31,9 @@ from skdp.models.user_models import N_MADE_UP, Simulator, UserModel, made_up_rec
 from skdp.models.user_priors import Prior
 from skdp.privacy.budget import Budget
 
-_N_PREDICTIVE_DRAWS = 200
-
 
 @dataclass(eq=False, repr=False)
-class ModelEstimator(ProtectedUnit, PrivateEstimator):
+class ModelEstimator(ProtectedUnit, Resumable, FitParameters):
     """A fit of any log-likelihood.
 
     Parameters
@@ -56,13 +53,6 @@ class ModelEstimator(ProtectedUnit, PrivateEstimator):
         R^n_parameters, or over numbers that are then independent; the noise-aware posterior takes
         its mean and covariance for a normal's. A callable maps theta to its log-density, and needs
         ``inference="dpvi"``.
-    epsilon : float or None, default=1.0
-        ε > 0. ``float("inf")`` is the ordinary, non-private fit. None with ``noise_multiplier``.
-    delta : float, default=1e-5
-        δ in (0, 1); should be well below 1/n.
-    neighboring_relation : {"zero_out", "add_or_remove_one", "replace_one"}, default="zero_out"
-        Who is a neighbour. Under ``"add_or_remove_one"`` the number of rows is private and
-        ``n_samples`` must be given.
     inference : {"noise_aware", "dpvi"}, default="noise_aware"
         ``"noise_aware"`` spends 8 % of the releases on the curvature of the log-likelihood, and is
         the posterior given the noisy releases, linearised at their mean. ``"dpvi"`` is the
@@ -112,22 +102,6 @@ class ModelEstimator(ProtectedUnit, PrivateEstimator):
         (n_parameters,), with all randomness from the `torch.Generator`. It is for `fit` with y, and
         never sees private rows in `fit`. It gives `sample_predictive`, `sample_prior_predictive`,
         checks by `to_arviz`, and a better clip to start with.
-    checkpoint : str, path-like or None, default=None
-        File from which a fit that was killed goes on when it is called again with the same rows and
-        parameters, as the same release at no further charge. The key file beside it (``.key``) is
-        as secret as the rows; both are deleted when the fit ends. Each fit needs a path of its
-        own, and calls that go on from an earlier one take none. See the guide page on long runs.
-    every : int, default=50
-        Number ≥ 1 of steps from one checkpoint to the next.
-    n_samples : int or None, default=None
-        Public number of rows, from which rates and step sizes are computed. None reads it from X
-        and says so in the report. Where it is public, below half and above three times that of X
-        are refused.
-    random_state : int, RandomState instance or None, default=None
-        None keys the noise from the operating system. A seed makes the fit repeatable and its
-        guarantee void: the report says ``valid=False``.
-    verbose : int, default=0
-        Above 0, a progress bar over the steps (needs tqdm).
     """
 
     log_likelihood: Any
@@ -136,7 +110,6 @@ class ModelEstimator(ProtectedUnit, PrivateEstimator):
     epsilon: float | None = 1.0
     delta: float = 1e-5
     _: KW_ONLY
-    neighboring_relation: str = "zero_out"
     inference: str = "noise_aware"
     covariance: str = "full"
     data_norm: float | None = None
@@ -152,11 +125,6 @@ class ModelEstimator(ProtectedUnit, PrivateEstimator):
     parameter_names: Any = None
     example_rows: Any = None
     simulate: Any = None
-    checkpoint: Any = None
-    every: int = EVERY
-    n_samples: int | None = None
-    random_state: Any = None
-    verbose: int = 0
 
     def _read(self, X: Any, y: Any) -> tuple[Records, PublicFacts]:
         supervised = self._takes_targets() and y is not None
@@ -298,7 +266,7 @@ class ModelEstimator(ProtectedUnit, PrivateEstimator):
             raise expected(f"None or {n_parameters} names", parameter_names=self.parameter_names)
         return names
 
-    def _prepared(self, plan: FitPlan, records: Records) -> Callable[..., Any]:
+    def _prepared(self, plan: FitPlan, records: Records, around: Any) -> Callable[..., Any]:
         """Try the function before anything is spent, on synthetic records."""
         config: dp_vi_model.ModelConfig = plan.config
         start = torch.from_numpy(config.initial_mean)

@@ -32,8 +32,8 @@ import numpy as np
 from skdp.algorithms import noise_aware_glm
 from skdp.algorithms.exact_line import HYPER_SCALE
 from skdp.algorithms.noise_aware.glm import SHARES
+from skdp.estimators._additive import AdditiveModel
 from skdp.estimators._documented import documented
-from skdp.estimators.additive import AdditiveParameters
 from skdp.estimators.variational_poisson import NormalCounts
 from skdp.estimators.variational_regression import NormalRegressor
 from skdp.fitting.plan import PublicFacts
@@ -49,7 +49,7 @@ USUAL_RATE = 0.1  # of the largest count
 
 @documented
 @dataclass(eq=False, repr=False)
-class DPAdditiveRegressor(AdditiveParameters, NormalRegressor):
+class DPAdditiveRegressor(AdditiveModel, NormalRegressor):
     """Additive regression of numbers: a private curve per feature, with bands.
 
     The mean is an intercept and one curve per column, and residuals are normal. A number's curve is
@@ -58,14 +58,6 @@ class DPAdditiveRegressor(AdditiveParameters, NormalRegressor):
     the number of rows and the budget let one learn, so that little is lost where curves are
     straight lines or rows are few. The posterior is noise-aware, as in
     `DPVariationalLinearRegression`, for which wide target bounds cost little.
-
-    **Privacy.** `fit` is (epsilon, delta)-differentially private under ``neighboring_relation``:
-    curves, bands, every prediction and every posterior sample together. The ``unit`` is a row, or a
-    person with all of its rows. Bounds, levels and pairs are declared; edges are declared, or part
-    of what is released. No row is ever clipped: the norm of a row of bins has a public bound. The
-    guarantee covers one fit; it is conditional on the public facts listed in
-    ``privacy_.inferred_public_facts``, is *not* one for a seeded fit, and without ``secure`` treats
-    floating-point Gaussian noise as exact.
 
     Parameters
     ----------
@@ -100,27 +92,8 @@ class DPAdditiveRegressor(AdditiveParameters, NormalRegressor):
 
     Notes
     -----
-    See `skdp.models.additive` for the features, and for the rule by which waves and products are
-    asked for. A value that is missing has no effect where rows are few, and else an effect of its
-    own; a pair has none then. Intervals hold waves and products that were not asked for with their
-    prior; the mean does not. Where the curve is much steeper than elsewhere, intervals allow for a
-    jump (`skdp.models.additive.not_told`). Where nearly all rows of a column are in a few of its
-    bins, intervals are too narrow: give edges with rows between them, or have them found by
-    ``edges="private"``.
-
-    *Private edges* are quantiles, found by halving as in `DPBins`: bounds may be absurdly wide, and
-    2ᵏ bins are k releases per column. There are as many bins as the number of rows and the budget
-    tell edges of. A value that many rows share has a bin of its own. The trend and the waves of a
-    column are functions of the number of the bin, so that the trend is linear in the rank of a
-    value, and effects are centred over bins with about as many rows each.
-
-    Columns may be text in frames. Names are those of the frame; a column of an array is called
-    ``x0``, ``x1``, ... by its position.
-
-    References
-    ----------
-    T. Hastie, R. Tibshirani, *Generalized Additive Models*, 1990. P. H. C. Eilers, B. D. Marx,
-    *Flexible Smoothing with B-splines and Penalties*, Statistical Science 1996.
+    Where nearly all rows of a column are in a few of its bins, intervals are too narrow: give edges
+    with rows between them, or have them found by ``edges="private"``.
 
     Examples
     --------
@@ -167,7 +140,7 @@ class DPAdditiveRegressor(AdditiveParameters, NormalRegressor):
 
 @documented
 @dataclass(eq=False, repr=False)
-class DPAdditivePoissonRegressor(AdditiveParameters, NormalCounts):
+class DPAdditivePoissonRegressor(AdditiveModel, NormalCounts):
     """Additive Poisson regression: a private curve per feature, with bands.
 
     The log-mean of a count is an intercept and one curve per column. A number's curve is a linear
@@ -176,14 +149,6 @@ class DPAdditivePoissonRegressor(AdditiveParameters, NormalCounts):
     rows and the budget let one learn, so that little is lost where curves are straight lines or
     rows are few. The posterior is noise-aware, as in `DPVariationalPoissonRegression`, and rows may
     have an exposure, such as a time or an area, given to `fit`.
-
-    **Privacy.** `fit` is (epsilon, delta)-differentially private under ``neighboring_relation``:
-    curves, bands, every prediction and every posterior sample together. The ``unit`` is a row, or a
-    person with all of its rows. Bounds, levels and pairs are declared; edges are declared, or part
-    of what is released. No row is ever clipped: the norm of a row of bins has a public bound. The
-    guarantee covers one fit; it is conditional on the public facts listed in
-    ``privacy_.inferred_public_facts``, is *not* one for a seeded fit, and without ``secure`` treats
-    floating-point Gaussian noise as exact.
 
     Attributes
     ----------
@@ -199,28 +164,6 @@ class DPAdditivePoissonRegressor(AdditiveParameters, NormalCounts):
     DPVariationalPoissonRegression : The linear model.
     DPAdditiveRegressor : Curves of numbers.
     DPAdditiveClassifier : Curves of classes.
-
-    Notes
-    -----
-    See `skdp.models.additive` for the features, and for the rule by which waves and products are
-    asked for. A value that is missing has no effect where rows are few, and else an effect of its
-    own; a pair has none then. Intervals hold waves and products that were not asked for with their
-    prior; the mean does not. Where the curve is much steeper than elsewhere, intervals allow for a
-    jump (`skdp.models.additive.not_told`).
-
-    *Private edges* are quantiles, found by halving as in `DPBins`: bounds may be absurdly wide, and
-    2ᵏ bins are k releases per column. There are as many bins as the number of rows and the budget
-    tell edges of. A value that many rows share has a bin of its own. The trend and the waves of a
-    column are functions of the number of the bin, so that the trend is linear in the rank of a
-    value, and effects are centred over bins with about as many rows each.
-
-    Columns may be text in frames. Names are those of the frame; a column of an array is called
-    ``x0``, ``x1``, ... by its position.
-
-    References
-    ----------
-    T. Hastie, R. Tibshirani, *Generalized Additive Models*, 1990. P. H. C. Eilers, B. D. Marx,
-    *Flexible Smoothing with B-splines and Penalties*, Statistical Science 1996.
 
     Examples
     --------

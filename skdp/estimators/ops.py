@@ -23,15 +23,12 @@ from typing import Any
 
 import numpy as np
 
+from skdp.base import FitPlan, PublicFacts, R2Mixin, Records, check_features_and_targets
 from skdp.estimators import _doubts
 from skdp.estimators._documented import documented
 from skdp.estimators._linear import LinearClassifier
 from skdp.estimators._posterior_sampler import PosteriorSampler
 from skdp.fitting.declared import target_bounds, unit_of_targets
-from skdp.fitting.input import check_features_and_targets
-from skdp.fitting.plan import FitPlan, PublicFacts
-from skdp.fitting.reading import Records
-from skdp.fitting.scores import R2Mixin
 from skdp.fitting.validate import near_auto, number_or_auto
 from skdp.models.likelihoods import HuberRegression, classification_likelihood
 
@@ -44,16 +41,6 @@ class OPSPosteriorSampler(LinearClassifier, PosteriorSampler):
     The released model is one or a few samples of the posterior of the coefficients, under a
     Gaussian prior N(0, τ² I) and with the likelihood raised to the power ρ that the budget affords.
     Two classes take one logit, more take softmax. Predictions are averaged over the samples.
-
-    **Privacy.** `fit` is (epsilon, delta)-differentially private under ``neighboring_relation``:
-    all samples and whatever is computed from them. The guarantee of the Langevin sampler holds
-    after any number of steps, converged or not, and treats floating-point arithmetic as exact. That
-    of rejection is pure for ``delta=0`` and holds of the implemented law, on a public grid, given
-    ideal random bits. *How long* rejection runs, and whether it is interrupted, depends on the data
-    and is not covered: do not let those who see the samples see the clock, and set no time limit of
-    which they learn. The ``unit`` is a row, or a person with all of its rows. The guarantee covers
-    one fit; each further fit on the same rows is a further release. It is conditional on the public
-    facts listed in ``privacy_.inferred_public_facts``, and is *not* one for a seeded fit.
 
     Parameters
     ----------
@@ -126,15 +113,6 @@ class OPSPosteriorSampler(LinearClassifier, PosteriorSampler):
     ) -> np.ndarray:
         """Class probabilities under each posterior sample.
 
-        Parameters
-        ----------
-        X : array-like of shape (n, n_features)
-            Rows, clipped to ``data_norm_`` as in `fit`.
-        n_samples : int or None, default=None
-            How many samples, from the first; None for all. See `sample_posterior`.
-        random_state : None
-            Ignored.
-
         Returns
         -------
         ndarray of shape (n_samples, n, n_classes)
@@ -152,16 +130,6 @@ class OPSRegressor(R2Mixin, PosteriorSampler):
     Gaussian prior N(0, τ² I) on the scale on which targets lie in [-1, 1], and with the likelihood
     raised to the power ρ that the budget affords. The likelihood is normal with Huber's bounded
     residuals, so that one record's influence is bounded whatever the coefficients are.
-
-    **Privacy.** `fit` is (epsilon, delta)-differentially private under ``neighboring_relation``:
-    all samples and whatever is computed from them. The guarantee of the Langevin sampler holds
-    after any number of steps, converged or not, and treats floating-point arithmetic as exact. That
-    of rejection is pure for ``delta=0`` and holds of the implemented law, on a public grid, given
-    ideal random bits. *How long* rejection runs, and whether it is interrupted, depends on the data
-    and is not covered: do not let those who see the samples see the clock, and set no time limit of
-    which they learn. The ``unit`` is a row, or a person with all of its rows. The guarantee covers
-    one fit; each further fit on the same rows is a further release. It is conditional on the public
-    facts listed in ``privacy_.inferred_public_facts``, and is *not* one for a seeded fit.
 
     Parameters
     ----------
@@ -275,15 +243,6 @@ class OPSRegressor(R2Mixin, PosteriorSampler):
         self, X, n_samples: int | None = None, random_state: Any = None
     ) -> np.ndarray:
         """Mean of the target under each posterior sample.
-
-        Parameters
-        ----------
-        X : array-like of shape (n, n_features)
-            Rows, clipped to ``data_norm_`` as in `fit`.
-        n_samples : int or None, default=None
-            How many samples, from the first; None for all. See `sample_posterior`.
-        random_state : None
-            Ignored.
 
         Returns
         -------

@@ -23,18 +23,24 @@ from sklearn.utils.validation import check_is_fitted
 
 from skdp.algorithms.dp_sgd import DPSGDConfig, default_learning_rate
 from skdp.algorithms.parts.training import Trained
+from skdp.base import Budget, FitPlan, PublicFacts
 from skdp.estimators._documented import documented
-from skdp.estimators._network import NetworkEstimator, OneEpoch
+from skdp.estimators._network import NetworkEstimator
 from skdp.estimators._network_tasks import NetworkClassifier, NetworkRegressor
-from skdp.estimators._parts import takes_parts
-from skdp.fitting.plan import FitPlan, PublicFacts
+from skdp.estimators._parameters import takes_parts
 from skdp.fitting.validate import number_or_auto
-from skdp.privacy.budget import Budget
 
 
 @dataclass(eq=False, repr=False)
 class DPSGD(NetworkEstimator):
     """Parameters of DP-SGD, and its configuration.
+
+    **Privacy.** `fit` is (epsilon, delta)-differentially private under ``neighboring_relation``:
+    weights, predictions and samples together. The ``unit`` is a row, or a person with all of its
+    rows. `partial_fit`, and `fit` with ``warm_start``, release more about rows that they may have
+    seen before: ``privacy_`` then states the composition of all releases so far. It is conditional
+    on the public facts listed in ``privacy_.inferred_public_facts``, is *not* a guarantee for a
+    seeded fit, and without ``secure`` treats floating-point arithmetic as exact.
 
     Parameters
     ----------
@@ -103,7 +109,7 @@ class DPSGD(NetworkEstimator):
             optimizer=self._with_parameters("optimizer"),
             averaging=self.averaging,
         )
-        if not isinstance(facts, OneEpoch):
+        if not facts.one_epoch:
             return config.calibrated(budget)
         epoch = math.ceil(1 / run.sampling_rate)
         config = replace(config, n_steps=max(run.n_steps, epoch)).calibrated(budget)
@@ -136,13 +142,6 @@ class DPSGDClassifier(NetworkClassifier, DPSGD):
 
     A perceptron, or any torch module, trained on the cross-entropy by noisy sums of clipped
     per-record gradients (DP-SGD), at about the cost of ordinary SGD.
-
-    **Privacy.** `fit` is (epsilon, delta)-differentially private under ``neighboring_relation``:
-    weights, predictions and samples together. The ``unit`` is a row, or a person with all of its
-    rows. `partial_fit`, and `fit` with ``warm_start``, release more about rows that they may have
-    seen before: ``privacy_`` then states the composition of all releases so far. It is conditional
-    on the public facts listed in ``privacy_.inferred_public_facts``, is *not* a guarantee for a
-    seeded fit, and without ``secure`` treats floating-point arithmetic as exact.
 
     Examples
     --------
@@ -191,9 +190,7 @@ class DPSGDClassifier(NetworkClassifier, DPSGD):
         DPSGDClassifier
             The estimator; ``privacy_`` states the composition of all calls so far.
         """
-        return self._fit(
-            X, y, groups=groups, sample_weight=sample_weight, classes=classes, one_epoch=True
-        )
+        return self._on(X, y, groups, sample_weight, classes=classes, one_epoch=True)
 
 
 @documented
@@ -204,13 +201,6 @@ class DPSGDRegressor(NetworkRegressor, DPSGD):
 
     A perceptron, or any torch module, trained on half the squared error by noisy sums of clipped
     per-record gradients (DP-SGD), at about the cost of ordinary SGD.
-
-    **Privacy.** `fit` is (epsilon, delta)-differentially private under ``neighboring_relation``:
-    weights, predictions and samples together. The ``unit`` is a row, or a person with all of its
-    rows. `partial_fit`, and `fit` with ``warm_start``, release more about rows that they may have
-    seen before: ``privacy_`` then states the composition of all releases so far. It is conditional
-    on the public facts listed in ``privacy_.inferred_public_facts``, is *not* a guarantee for a
-    seeded fit, and without ``secure`` treats floating-point arithmetic as exact.
 
     Examples
     --------
@@ -256,4 +246,4 @@ class DPSGDRegressor(NetworkRegressor, DPSGD):
         DPSGDRegressor
             The estimator; ``privacy_`` states the composition of all calls so far.
         """
-        return self._fit(X, y, groups=groups, sample_weight=sample_weight, one_epoch=True)
+        return self._on(X, y, groups, sample_weight, one_epoch=True)

@@ -23,20 +23,25 @@ import numpy as np
 
 from skdp.algorithms.dp_sgld import DPSGLDConfig, default_learning_rate, default_thinning
 from skdp.algorithms.parts.training import NetworkRun
+from skdp.base import Budget, FitPlan, PublicFacts
 from skdp.estimators._documented import documented
 from skdp.estimators._network import NetworkEstimator
 from skdp.estimators._network_tasks import NetworkClassifier, NetworkRegressor
-from skdp.estimators._parts import takes_parts
+from skdp.estimators._parameters import takes_parts
 from skdp.fitting import declared
-from skdp.fitting.plan import FitPlan, PublicFacts
 from skdp.fitting.validate import in_range, integer_or_auto, number_or_auto
-from skdp.privacy.budget import Budget
 from skdp.schedules import PolynomialDecay, step_sizes
 
 
 @dataclass(eq=False, repr=False)
 class DPSGLD(NetworkEstimator):
     """Parameters of DP-SGLD, and its configuration.
+
+    **Privacy.** `fit` is (epsilon, delta)-differentially private under ``neighboring_relation``:
+    all iterates, predictions and samples together, whether or not the chain has converged. The
+    ``unit`` is a row, or a person with all of its rows. The guarantee is conditional on the public
+    facts listed in ``privacy_.inferred_public_facts``, is *not* one for a seeded fit, and without
+    ``secure`` treats floating-point arithmetic as exact.
 
     Parameters
     ----------
@@ -180,12 +185,6 @@ class DPSGLDClassifier(NetworkClassifier, DPSGLD):
     that of Langevin dynamics at temperature T and that of differential privacy: the budget sets the
     temperature. Predictions are averaged over the iterates kept after burn-in.
 
-    **Privacy.** `fit` is (epsilon, delta)-differentially private under ``neighboring_relation``:
-    all iterates, predictions and samples together, whether or not the chain has converged. The
-    ``unit`` is a row, or a person with all of its rows. The guarantee is conditional on the public
-    facts listed in ``privacy_.inferred_public_facts``, is *not* one for a seeded fit, and without
-    ``secure`` treats floating-point arithmetic as exact.
-
     Examples
     --------
     >>> from sklearn.datasets import load_digits
@@ -228,12 +227,6 @@ class DPSGLDRegressor(NetworkRegressor, DPSGLD):
     batches of expected size B of the N rows, with a Gaussian prior ∝ exp(−r). Its noise is both
     that of Langevin dynamics at temperature T and that of differential privacy: the budget sets the
     temperature. Predictions are averaged over the iterates kept after burn-in.
-
-    **Privacy.** `fit` is (epsilon, delta)-differentially private under ``neighboring_relation``:
-    all iterates, predictions and samples together, whether or not the chain has converged. The
-    ``unit`` is a row, or a person with all of its rows. The guarantee is conditional on the public
-    facts listed in ``privacy_.inferred_public_facts``, is *not* one for a seeded fit, and without
-    ``secure`` treats floating-point arithmetic as exact.
 
     Examples
     --------

@@ -36,13 +36,6 @@ class DPVariationalLogisticRegression(NormalClassifier, VariationalLinearModel):
     close to the nominal rate. As ε falls it widens and returns to the prior; as ε grows it becomes
     the ordinary posterior. Two classes take one logit, more take softmax.
 
-    **Privacy.** `fit` is (epsilon, delta)-differentially private under ``neighboring_relation``:
-    the coefficients, the posterior, every prediction and every posterior sample together. The
-    ``unit`` is a row, or a person with all of its rows. The guarantee covers one fit; each further
-    fit on the same rows, a grid search for instance, is a further release. It is conditional on the
-    public facts listed in ``privacy_.inferred_public_facts``, is *not* one for a seeded fit, and
-    without ``secure`` treats floating-point Gaussian noise as exact.
-
     Parameters
     ----------
     prior_scale : float or "auto", default="auto"

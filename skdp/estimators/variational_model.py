@@ -29,11 +29,10 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from skdp.algorithms import dp_vi_model
-from skdp.estimators._arviz import GaussianDraws
+from skdp.base import Records, check_features
 from skdp.estimators._documented import documented
+from skdp.estimators._posteriors import GaussianDraws
 from skdp.estimators._user_model import ModelEstimator
-from skdp.fitting.input import check_features
-from skdp.fitting.reading import Records
 from skdp.fitting.scores import mean_of_blocks
 from skdp.fitting.validate import expected, integer, is_dask
 from skdp.models.user_models import Simulator
@@ -65,8 +64,6 @@ class DPVariationalModel(GaussianDraws, ModelEstimator):
         Posterior mean.
     covariance_ : ndarray of shape (n_parameters, n_parameters)
         Posterior covariance.
-    parameter_names_ : list of str
-        Names of the columns of `sample_posterior`.
     n_iter_ : int
         Number of noisy releases.
     noise_multiplier_ : float
@@ -87,12 +84,6 @@ class DPVariationalModel(GaussianDraws, ModelEstimator):
         Releases before those that the posterior is made of.
     diagnostics_ : tuple of str
         What the released values tell against the fit; each is given as a `FitWarning`, too.
-    privacy_ : PrivacyReport
-        The privacy statement of this fit.
-    n_features_in_ : int
-        Number of features.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
-        Feature names, where X had any.
 
     See Also
     --------
@@ -146,12 +137,8 @@ class DPVariationalModel(GaussianDraws, ModelEstimator):
 
         Parameters
         ----------
-        X : array-like of shape (n, n_features)
-            Rows.
         n_samples : int, default=1
             Number of draws ≥ 1, each at parameters of its own.
-        random_state : int, RandomState instance or None, default=None
-            Seed of the draws.
 
         Returns
         -------
@@ -233,10 +220,6 @@ class DPVariationalModel(GaussianDraws, ModelEstimator):
 
         Parameters
         ----------
-        n_samples : int or None, default=None
-            Number of draws ≥ 1; None is 1000.
-        random_state : int, RandomState instance or None, default=None
-            Seed of the draws.
         X_public : array-like of shape (n, n_features) or None, default=None
             PUBLIC rows, on which the posterior is to be checked. What is stored of them is a
             function of the rows themselves: never give private ones.

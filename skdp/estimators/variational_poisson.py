@@ -24,12 +24,11 @@ import numpy as np
 from sklearn.utils.validation import column_or_1d
 
 from skdp.algorithms.gaussian_posterior import GaussianPosterior
+from skdp.base import FitPlan, PublicFacts, R2Mixin, Records, check_features_and_targets
 from skdp.estimators._documented import documented
 from skdp.estimators._linear import NormalPosterior, VariationalLinearModel
-from skdp.fitting.input import check_features_and_targets, without_data
-from skdp.fitting.plan import FitPlan, PublicFacts
-from skdp.fitting.reading import Records
-from skdp.fitting.scores import R2Mixin, r2_of
+from skdp.fitting.input import without_data
+from skdp.fitting.scores import r2_of
 from skdp.fitting.types import Given
 from skdp.fitting.validate import in_range
 from skdp.models.likelihoods import Poisson
@@ -79,23 +78,6 @@ class NormalCounts(R2Mixin, NormalPosterior):
             Finite numbers > 0 to which the rates are in proportion, such as times or areas; None
             is 1 for each row. As private as y. A noise-aware fit releases noisy counts of their
             magnitudes first, which take 2 % of the squared GDP budget.
-        groups : array-like of shape (n_samples,) or None, default=None
-            With ``unit=Persons(...)``: the person whose row it is, as any label.
-        sample_weight : array-like of shape (n_samples,) or None, default=None
-            Weights of rows in [0, ``max_sample_weight``], by which their clipped terms are
-            multiplied in every sum: one of weight 2 counts as two rows. As private as the rows.
-
-        Returns
-        -------
-        Self
-            The fitted estimator.
-
-        Raises
-        ------
-        ValueError
-            If a parameter or the input is invalid; nothing has been spent then.
-        BudgetExceededError
-            If an open `PrivacyLedger` refuses the fit; no row has been used then.
         """
         y = y if exposure is None else Exposed(y, exposure)
         return self._fit(X, y, groups=groups, sample_weight=sample_weight)
@@ -153,24 +135,8 @@ class NormalCounts(R2Mixin, NormalPosterior):
 
         Parameters
         ----------
-        X : array-like of shape (n, n_features)
-            Rows.
-        y : array-like of shape (n,)
-            Counts.
-        sample_weight : array-like of shape (n,) or None, default=None
-            Weights of the rows.
         exposure : array-like of shape (n,) or None, default=None
             As in `predict`.
-
-        Returns
-        -------
-        float
-            At most 1. Without noise: that of private rows is itself private.
-
-        Raises
-        ------
-        ValueError
-            If the input is invalid.
         """
         if exposure is None:
             return super().score(X, y, sample_weight)
@@ -186,10 +152,6 @@ class NormalCounts(R2Mixin, NormalPosterior):
         ----------
         X : array-like or sparse matrix of shape (n, n_features)
             Rows, clipped to ``data_norm_`` as in `fit`.
-        n_samples : int, default=1
-            Number of draws ≥ 1.
-        random_state : int, RandomState instance or None, default=None
-            Seed of the draws.
         exposure : array-like of shape (n,) or None, default=None
             As in `predict`.
 
@@ -212,13 +174,6 @@ class DPVariationalPoissonRegression(NormalCounts, VariationalLinearModel):
     is approximated by a Gaussian. By default that posterior is *noise-aware*: the posterior given
     what was released, wide where ε is small. Each row may have an exposure e, such as a time or an
     area: y ~ Poisson(e exp(x·θ)).
-
-    **Privacy.** `fit` is (epsilon, delta)-differentially private under ``neighboring_relation``:
-    the coefficients, the posterior, every prediction and every posterior sample together. The
-    ``unit`` is a row, or a person with all of its rows. The guarantee covers one fit; each further
-    fit on the same rows, a grid search for instance, is a further release. It is conditional on the
-    public facts listed in ``privacy_.inferred_public_facts``, is *not* one for a seeded fit, and
-    without ``secure`` treats floating-point Gaussian noise as exact.
 
     Parameters
     ----------

@@ -19,9 +19,8 @@ True
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import KW_ONLY, dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.utils import check_random_state
@@ -30,31 +29,14 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d
 from skdp.algorithms.exact_line import ExactLineConfig
 from skdp.algorithms.gaussian_posterior import GaussianPosterior
 from skdp.algorithms.noise_aware.glm import GLMConfig
-from skdp.estimators._arviz import ArvizMixin
-from skdp.estimators._bounds import (
-    LinearFit,
-    LinearParameters,
-    blocks_of_labels,
-    is_robust,
-    norm_of,
-    unwrapped,
-)
+from skdp.base import Budget, FitPlan, PublicFacts, R2Mixin, Records, check_features_and_targets
+from skdp.estimators._bounds import blocks_of_labels, is_robust, norm_of, unwrapped
 from skdp.estimators._documented import documented
 from skdp.estimators._doubts import of_posterior
-from skdp.estimators._linear import (
-    fitted_parts,
-    linear_names,
-    logits_of,
-    told_scales,
-)
-from skdp.estimators._weights import WeightedRows
+from skdp.estimators._linear_fit import LinearFit, LinearParameters, told_scales
+from skdp.estimators._posteriors import logits_of
 from skdp.fitting.declared import unit_of_targets
-from skdp.fitting.input import check_features_and_targets
-from skdp.fitting.plan import FitPlan, PublicFacts
-from skdp.fitting.reading import ProtectedUnit, Records
-from skdp.fitting.scores import R2Mixin
 from skdp.fitting.validate import integer, near_auto
-from skdp.privacy.budget import Budget
 
 _NO_SCALE = (
     "The scale of y is dominated by noise at this budget, so targets were taken as they are; "
@@ -62,7 +44,7 @@ _NO_SCALE = (
 )
 
 
-class NormalRegressor(LinearFit, ArvizMixin, R2Mixin, ProtectedUnit, WeightedRows):
+class NormalRegressor(R2Mixin, LinearFit):
     """A linear model of numbers whose posterior of the coefficients and of ln σ is normal.
 
     Parameters
@@ -83,6 +65,7 @@ class NormalRegressor(LinearFit, ArvizMixin, R2Mixin, ProtectedUnit, WeightedRow
     """
 
     target_bounds: tuple[float, float] | None = None
+    _n_others: ClassVar[int] = 1  # ln σ
 
     def _read(self, X: Any, y: Any) -> tuple[Records, PublicFacts]:
         self._center, self._half_width = unit_of_targets(self.target_bounds)
@@ -155,7 +138,7 @@ class NormalRegressor(LinearFit, ArvizMixin, R2Mixin, ProtectedUnit, WeightedRow
     @property
     def parameter_names_(self) -> list[str]:
         """Names of the columns of `sample_posterior`: features, intercept, noise scale."""
-        return [*linear_names(self, 1, self._posterior.mean.shape[1] - 1, []), "noise_scale"]
+        return [*super().parameter_names_, "noise_scale"]
 
     def predict(self, X, return_std: bool = False) -> Any:
         """Mean of the target, and if asked its standard deviation.
@@ -183,24 +166,7 @@ class NormalRegressor(LinearFit, ArvizMixin, R2Mixin, ProtectedUnit, WeightedRow
         deviation = self._half_width * np.sqrt(variance[:, 0, 0] + of_residual)
         return self._center + self._half_width * mean[:, 0], deviation
 
-    def sample_posterior(self, n_samples: int = 1, random_state: Any = None) -> np.ndarray:
-        """Draw parameters from the released posterior; this costs no privacy.
-
-        Parameters
-        ----------
-        n_samples : int, default=1
-            Number of draws ≥ 1.
-        random_state : int, RandomState instance or None, default=None
-            Seed of the draws. Seeding here is harmless: the posterior has been released.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_parameters)
-            Columns as in ``parameter_names_``, in the unit of y.
-        """
-        check_is_fitted(self)
-        integer(1, n_samples=n_samples)
-        draws = self._posterior.sample(n_samples, check_random_state(random_state))
+    def _in_units(self, draws: np.ndarray) -> np.ndarray:
         draws[:, -1] = np.exp(draws[:, -1])
         draws *= self._half_width
         if self._posterior.mean.shape[1] > len(self.coef_) + 1:
@@ -214,10 +180,6 @@ class NormalRegressor(LinearFit, ArvizMixin, R2Mixin, ProtectedUnit, WeightedRow
         ----------
         X : array-like or sparse matrix of shape (n, n_features)
             Rows, clipped to ``data_norm_`` as in `fit`.
-        n_samples : int, default=1
-            Number of draws ≥ 1.
-        random_state : int, RandomState instance or None, default=None
-            Seed of the draws.
 
         Returns
         -------
@@ -229,11 +191,6 @@ class NormalRegressor(LinearFit, ArvizMixin, R2Mixin, ProtectedUnit, WeightedRow
         lines = np.concatenate([rows @ draws.T for rows in self._fitted_parts(X)])
         return self._center + self._half_width * lines.T
 
-    def _fitted_parts(self, X: Any) -> Iterator[np.ndarray]:
-        """Rows to predict, some at a time, with the intercept's 1 if the fit had one."""
-        n_columns = self._posterior.mean.shape[1] - 1
-        return fitted_parts(self, X, n_columns, sparse=self._takes_sparse)
-
 
 @documented
 @dataclass(eq=False, repr=False)
@@ -243,13 +200,6 @@ class DPVariationalLinearRegression(LinearParameters, NormalRegressor):
     Approximates the posterior of the coefficients and of the residual scale σ by a Gaussian of
     (θ, ln σ). The prior, on the scale on which targets lie in [-1, 1], is θ ~ N(0, prior_scale² I)
     and ln σ ~ N(ln 0.2, 1).
-
-    **Privacy.** `fit` is (epsilon, delta)-differentially private under ``neighboring_relation``:
-    the coefficients, the posterior, every prediction and every posterior sample together. The unit
-    is a row with its target. The guarantee covers one fit; each further fit on the same rows, a
-    grid search for instance, is a further release. It is conditional on the public facts listed in
-    ``privacy_.inferred_public_facts``, is *not* one for a seeded fit, and without ``secure`` treats
-    floating-point Gaussian noise as exact.
 
     Parameters
     ----------
@@ -280,12 +230,6 @@ class DPVariationalLinearRegression(LinearParameters, NormalRegressor):
         residuals are uncorrelated with the features, E ψ(y − θ·x) x = 0 with ψ cut at
         ``clip_norm_``, whether or not errors are normal, alike for all rows, or the mean is linear.
         ``"auto"`` is False: intervals of persons then take the rows of each to be nearly alike.
-    n_samples : int or None, default=None
-        Public number of rows. None reads it from X and says so in the report. Where it is public,
-        below half and above three times that of X are refused.
-    verbose : int, default=0
-        Above 0, a progress bar over the releases (needs tqdm). Callbacks of scikit-learn, where the
-        version has them, work too: they get the steps and no data.
 
     Attributes
     ----------

@@ -7,9 +7,8 @@ import os
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from contextvars import ContextVar
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 from sklearn.utils import check_random_state
@@ -30,8 +29,16 @@ if TYPE_CHECKING:
 
 SAID: set[tuple[str, ...]] = set()
 
-# The checkpoint of the fit that is under way, if it has one.
-current: ContextVar[Checkpoint | None] = ContextVar("skdp_checkpoint", default=None)
+
+class Around(NamedTuple):
+    """What stands around a run: its checkpoint, what was spent before, and what may be shown."""
+
+    checkpoint: Checkpoint | None = None
+    before: PrivacyReport | None = None  # of the fit that this one goes on from
+    public: Any = None
+
+
+ALONE = Around()
 
 
 def warn_if_inferred(name: str, facts: tuple[str, ...]) -> None:
@@ -67,29 +74,27 @@ def charged(
     estimator: Any,
     plan: FitPlan,
     rows: tuple[Any, ...],
-    before: PrivacyReport | None = None,
+    around: Around = ALONE,
     *,
     groups: Any = None,
     arrays: Sequence[Any] = (),
-    beside: Any = None,
 ) -> PrivacyReport:
     """Write what a plan costs to the open ledgers, and return the report. Before any row is used.
 
     The report is of this plan, on the part of a split that the ``rows`` as given, X, targets and
-    whatever else there is of each row, are of, and of what was spent ``before``. A run with a
-    checkpoint begins here; ``arrays`` and what is ``beside`` them have to be the same when it is
-    resumed.
+    whatever else there is of each row, are of, and of what was spent before. A run with a
+    checkpoint begins here; ``arrays`` have to be the same when it is resumed.
     """
     from skdp.privacy.ledger import charge
 
-    checkpoint = current.get()
+    checkpoint = around.checkpoint
     if checkpoint is not None:
-        begun(estimator, plan, checkpoint, arrays, beside)
+        begun(estimator, plan, checkpoint, arrays, around.public)
     name, n = plan.facts.label, plan.facts.n_samples
     mark = part_read(*rows, groups=groups, relation=plan.privacy.neighboring_relation)
     report = plan.privacy if mark is None else plan.privacy.of_part(mark)
     report = report.of_release(estimator, name, n)
-    total = report if before is None else before + report
+    total = report if around.before is None else around.before + report
     if report.inferred_public_facts:
         warn_if_inferred(name, report.inferred_public_facts)
     if report.seeded:
@@ -118,7 +123,7 @@ _T = TypeVar("_T")
 
 
 @contextmanager
-def attempt(estimator: Any) -> Iterator[None]:
+def attempt(estimator: Any) -> Iterator[Checkpoint | None]:
     """Start callbacks, where scikit-learn has them, and put everything back if the fit fails.
 
     A fit with a checkpoint finds it, and deletes it when it ends.
@@ -127,17 +132,17 @@ def attempt(estimator: Any) -> Iterator[None]:
         estimator._init_callback_context(max_subtasks=None)
     path, every = getattr(estimator, "checkpoint", None), getattr(estimator, "every", EVERY)
     with all_or_nothing(estimator):
-        if path is None and every != EVERY:
-            raise expected(f"{EVERY} without checkpoint", "nothing would be kept", every=every)
-        checkpoint = None if path is None else Checkpoint(path, every, estimator.get_params())
-        token, ended = current.set(checkpoint), False
+        if path is None:
+            if every != EVERY:
+                raise expected(f"{EVERY} without checkpoint", "nothing would be kept", every=every)
+            yield None
+            return
+        checkpoint, ended = Checkpoint(path, every, estimator.get_params()), False
         try:
-            yield
+            yield checkpoint
             ended = True
         finally:
-            current.reset(token)
-            if checkpoint is not None:
-                checkpoint.close(ended=ended)
+            checkpoint.close(ended=ended)
 
 
 @contextmanager
@@ -261,12 +266,8 @@ def check_noise(estimator: Any, config: Config, budget: Budget) -> None:
 def streams(estimator: Any, *arrays: np.ndarray) -> Streams:
     """Return the random streams of a fit: keyed by the system, or by the seed and all of the input.
 
-    With a seed, no two data sets, folds or settings share noise, while the same fit repeats. Those
-    of a run with a checkpoint are the run's.
+    With a seed, no two data sets, folds or settings share noise, while the same fit repeats.
     """
-    checkpoint = current.get()
-    if checkpoint is not None and checkpoint.streams is not None:
-        return checkpoint.streams
     if estimator.random_state is None:
         return Streams()
     seed = check_random_state(estimator.random_state).randint(2**31 - 1)
@@ -284,25 +285,20 @@ def _named(value: Any) -> Any:
     return value
 
 
-def system_bytes(purpose: str, size: int) -> bytes:
+def system_bytes(purpose: str, size: int, checkpoint: Checkpoint | None = None) -> bytes:
     """Return random bytes, which are the same again in a run that is resumed."""
-    checkpoint = current.get()
     return os.urandom(size) if checkpoint is None else checkpoint.derived(purpose)[:size]
 
 
-def fingerprint_key(estimator: Any) -> bytes:
+def fingerprint_key(estimator: Any, checkpoint: Checkpoint | None = None) -> bytes:
     """Return a key of fingerprints, which repeat in a seeded fit: its streams are keyed by them."""
-    return system_bytes("chunks", 16) if estimator.random_state is None else bytes(16)
+    if estimator.random_state is not None:
+        return bytes(16)
+    return system_bytes("chunks", 16, checkpoint)
 
 
-def initial_seed(estimator: Any) -> int:
+def initial_seed(estimator: Any, checkpoint: Checkpoint | None = None) -> int:
     """Return a seed for initial weights, which need not be secret: no function of the data."""
     if estimator.random_state is None:
-        return int.from_bytes(system_bytes("initial weights", 4), "little")
+        return int.from_bytes(system_bytes("initial weights", 4, checkpoint), "little")
     return int(check_random_state(estimator.random_state).randint(2**31 - 1))
-
-
-def notes() -> list:
-    """Return a list that lasts as long as the run does, however often it is resumed."""
-    checkpoint = current.get()
-    return [] if checkpoint is None else checkpoint.notes

@@ -58,25 +58,9 @@ _WORDS = "Key of a private fit that has not ended: as secret as its rows. The fi
 class Checkpoint:
     """The files of one run: found, to be resumed, or to be made.
 
-    Parameters
-    ----------
-    path : str or path-like
-        The checkpoint.
-    every : int
-        Number ≥ 1 of steps from one checkpoint to the next.
-    parameters : dict
-        What the run depends on besides its rows.
-
-    Attributes
-    ----------
-    name : str
-        Of the run: random, and in the ledger's entry.
-    streams : RunStreams or None
-        Streams of the run, once it has begun.
-    notes : list
-        Kept with the state: functions of what was released.
-    charged : bool
-        Whether the run has been charged, or may have been.
+    The ledger's entry has its random ``name``; ``streams`` are there once it has begun; ``notes``,
+    functions of what was released, are kept with the state; ``charged`` is whether it has been, or
+    may have been.
     """
 
     def __init__(self, path: Any, every: int, parameters: dict[str, Any]) -> None:
@@ -127,17 +111,7 @@ class Checkpoint:
     # --- beginning and end ----------------------------------------------------------------------
 
     def begin(self, plan: Any, arrays: Sequence[np.ndarray], streams: Streams) -> None:
-        """Begin the run with streams, or hold it against what was found; before the charge.
-
-        Parameters
-        ----------
-        plan : Any
-            What the run was planned from, what it will release, and what it is shown beside.
-        arrays : sequence of ndarray
-            All that a step reads: rows, with what stands beside them, and weights.
-        streams : Streams
-            Keys a new run.
-        """
+        """Begin the run with streams, or hold it against what was found; before the charge."""
         rows, event = self._mac("rows", arrays), described(self.secret, plan)
         found, key = self._found, self._key
         if found is None:

@@ -81,6 +81,7 @@ class PrivateEstimator(CallbackSupportMixin, BaseEstimator):
     # What declares where the columns of a frame lie; "" where there is no such thing.
     _declared_by: ClassVar[str] = ""
     _no_unit: ClassVar[str] = ""  # remedy where ``unit`` was something else
+    _start: tuple[np.ndarray, ...] = ()  # arrays besides the rows that a run begins with
     _max_rows: ClassVar[float] = MAX_ROWS  # beyond, the rounding of a sum is not covered
 
     def plan(
@@ -149,19 +150,35 @@ class PrivateEstimator(CallbackSupportMixin, BaseEstimator):
         return self._fit(X, y, groups=groups)
 
     @with_callbacks
-    def _fit(self, X: Any, y: Any, *, groups: Any = None, **how: Any) -> Self:
-        """Fit to rows, and to what else a subclass takes beside them."""
-        with charge.attempt(self), in_chunks(X, y, groups, told_by=self) as (X, y, groups):
-            given = (X, y, how.get("sample_weight"))
+    def _fit(
+        self,
+        X: Any,
+        y: Any,
+        *,
+        groups: Any = None,
+        sample_weight: Any = None,
+        before: PrivacyReport | None = None,
+        public: Any = None,
+        **how: Any,
+    ) -> Self:
+        """Fit to rows, and to what else a subclass takes beside them.
+
+        ``before`` is what the fit that this one goes on from has cost; ``public`` may be shown.
+        """
+        attempt = charge.attempt(self)
+        with attempt as checkpoint, in_chunks(X, y, groups, told_by=self) as (X, y, groups):
+            given, around = (X, y, sample_weight), charge.Around(checkpoint, before, public)
+            how |= {"sample_weight": sample_weight, "checkpoint": checkpoint}
             records, facts = read(self, X, y, groups, **how)
             plan = self._plan(facts)
             if isinstance(records.X, ArrayInChunks):
                 check_in_chunks(self, plan, records.X)
-            run = self._prepared(plan, records)
-            arrays = records.arrays
+            run = self._prepared(plan, records, around)
+            arrays = (*records.arrays, *self._start)
             steps = charge.progress(self, plan.n_steps)
-            self.privacy_ = charge.charged(self, plan, given, groups=groups, arrays=arrays)
-            released = run(records, charge.streams(self, *arrays), steps)
+            self.privacy_ = charge.charged(self, plan, given, around, groups=groups, arrays=arrays)
+            keyed = charge.streams(self, *arrays) if checkpoint is None else checkpoint.streams
+            released = run(records, keyed, steps)
             self._keep(plan, released)
             self.diagnostics_ = plan.doubts + self._diagnosed(plan, released)
         # Outside: as errors, by a filter, they must not throw away a fit that has been paid for.
@@ -190,7 +207,9 @@ class PrivateEstimator(CallbackSupportMixin, BaseEstimator):
         """Say what the released values, and they alone, tell against the fit."""
         return ()
 
-    def _prepared(self, plan: FitPlan, records: Records) -> Callable[..., Any]:
+    def _prepared(
+        self, plan: FitPlan, records: Records, around: charge.Around
+    ) -> Callable[..., Any]:
         """Build what can be built before the charge, and return what runs."""
         return plan.config.run
 

@@ -40,7 +40,6 @@ from typing import Any
 
 import numpy as np
 
-from skdp.fitting import object_code
 from skdp.fitting import object_kinds as kinds
 
 
@@ -134,9 +133,9 @@ class _Walk:
         module = str(value.__module__)
         if (
             isinstance(value, types.BuiltinFunctionType)
-            and object_code.resolved(module, name) is not value
+            and kinds.resolved(module, name) is not value
         ):
-            module = object_code.found_in(value, name)
+            module = kinds.found_in(value, name)
         if self._named(value, module, name):
             return
         if isinstance(value, type):
@@ -150,11 +149,11 @@ class _Walk:
 
     def _named(self, value: Any, module: str, name: str) -> bool:
         """Take in the name of what an installed package has under it; say if it was that."""
-        if not object_code.library(module) or object_code.resolved(module, name) is not value:
+        if not kinds.library(module) or kinds.resolved(module, name) is not value:
             return False
-        if any(value is one for one in object_code.READ_MORE):
+        if any(value is one for one in kinds.READ_MORE):
             raise kinds.refused(f"a function that calls {name}")
-        self._text("library", module, name, object_code.version_of(module))
+        self._text("library", module, name, kinds.version_of(module))
         return True
 
     def _class(self, value: type, module: str, name: str) -> None:
@@ -178,7 +177,7 @@ class _Walk:
     def _function(self, function: types.FunctionType) -> None:
         self._text("function", str(function.__module__), function.__qualname__)
         self._all("code", (function.__code__, function.__defaults__, function.__kwdefaults__))
-        codes = object_code.codes_in(function.__code__)
+        codes = kinds.codes_in(function.__code__)
         names = frozenset(
             name
             for code in codes
@@ -188,13 +187,13 @@ class _Walk:
         for cell in function.__closure__ or ():
             self._cell(cell, names)
         self._by_name(function)
-        object_code.refuse_whole_modules(function, codes)
+        kinds.refuse_whole_modules(function, codes)
         known: Any = function.__builtins__  # type: ignore
-        for name in sorted({name for code in codes for name in object_code.global_names(code)}):
+        for name in sorted({name for code in codes for name in kinds.global_names(code)}):
             self._text("global", name)
             if name in function.__globals__:
                 self.add(function.__globals__[name], names)
-            elif name in object_code.NAMES_MORE:
+            elif name in kinds.NAMES_MORE:
                 raise kinds.refused(f"a function that calls {name}")
             elif name in known:
                 self._text("builtin")
@@ -217,8 +216,8 @@ class _Walk:
         """Take in a module of an installed package by name, one of the user's by what is used."""
         name = module.__name__
         self._text("module", name)
-        if object_code.library(name) and sys.modules.get(name) is module:
-            self._text(object_code.version_of(name))
+        if kinds.library(name) and sys.modules.get(name) is module:
+            self._text(kinds.version_of(name))
         elif names is None:
             raise kinds.refused(f"the module {name}")
         elif not self._met((id(module), names)):
@@ -246,7 +245,7 @@ class _Walk:
         self._memory_of(array)
 
     def _memory_of(self, array: np.ndarray) -> None:
-        if array.flags.writeable and object_code.in_a_file(array):
+        if array.flags.writeable and kinds.in_a_file(array):
             raise kinds.refused("an array that is written to a file")
         self._overlaps(array.ctypes.data, array.shape, array.strides, array.itemsize)
 
@@ -297,7 +296,7 @@ class _Walk:
             return
         self._text("instance")
         self.add(kind)
-        installed = all(map(object_code.of_library, kind.__mro__))
+        installed = all(map(kinds.of_library, kind.__mro__))
         base: Any = kinds.opaque(kind)
         if base in kinds.CONTAINERS:
             self._all("items", kinds.CONTAINERS[base](value))
@@ -337,7 +336,7 @@ class _Walk:
     def _reduced(self, value: Any, kind: type) -> None:
         """Take in what an installed package says that an object is, for its pickle."""
         for name in kinds.REDUCERS:
-            if not object_code.of_library(kinds.definer(kind, name)):
+            if not kinds.of_library(kinds.definer(kind, name)):
                 raise kinds.refused(f"an object ({kind.__name__}) with a {name} of yours")
         try:
             by_type = copyreg.dispatch_table.get(kind)

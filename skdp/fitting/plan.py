@@ -74,6 +74,8 @@ class PublicFacts:
         About persons, where these are the records.
     standardised : bool
         Whether these are facts of columns that are standardised inside the fit.
+    one_epoch : bool
+        Whether these are facts of a call that trains for one epoch alone.
 
     Examples
     --------
@@ -93,6 +95,7 @@ class PublicFacts:
     inferred: tuple[str, ...] = ()
     persons: PersonUnit | None = None
     standardised: bool = False
+    one_epoch: bool = False
 
     @property
     def rows(self) -> int:

@@ -65,7 +65,7 @@ class Records(NamedTuple):
 
 
 def read(
-    estimator: Any, X: Any, y: Any, groups: Any = None, **how: Any
+    estimator: Any, X: Any, y: Any, groups: Any = None, *, checkpoint: Any = None, **how: Any
 ) -> tuple[Records, PublicFacts]:
     """Look at the caller's rows once; return them as records, and what is public about them.
 
@@ -78,20 +78,25 @@ def read(
         raise ValueError(
             "Expected nothing beside rows in chunks: a chunk is X, (X, y) or (X, y, groups)."
         )
-    records, facts = looked_at(estimator, X, y, **how)
+    records, facts = looked_at(estimator, X, y, checkpoint=checkpoint, **how)
     if estimator._declared_by:
         charge.warn_if_undeclared(estimator, X, facts)
     if facts.persons is not None:
-        records = by_person(estimator, records, groups, facts.persons)
+        records = by_person(estimator, records, groups, facts.persons, checkpoint=checkpoint)
     return records, facts
 
 
 def looked_at(
-    estimator: Any, X: Any, y: Any, sample_weight: Any = None, **how: Any
+    estimator: Any,
+    X: Any,
+    y: Any,
+    sample_weight: Any = None,
+    checkpoint: Any = None,
+    **how: Any,
 ) -> tuple[Records, PublicFacts]:
     """Read rows as they stand, at once or a chunk at a time, and count them."""
     if isinstance(X, ChunkedRows):
-        records, facts = _first_look(estimator, X, sample_weight, **how)
+        records, facts = _first_look(estimator, X, sample_weight, checkpoint, **how)
     else:
         records, facts = estimator._read(X, y, **how)
         if estimator._takes_weights:
@@ -144,15 +149,15 @@ def _bounded(sample_weight: Any, bound: float, n_rows: int) -> np.ndarray:
 
 
 def _first_look(
-    estimator: Any, rows: ChunkedRows, sample_weight: Any, **how: Any
+    estimator: Any, rows: ChunkedRows, sample_weight: Any, checkpoint: Any, **how: Any
 ) -> tuple[Records, PublicFacts]:
     """Look at each chunk, and take on what is learned from their columns."""
     if sample_weight is not None:
         raise expected("None for rows in chunks", sample_weight="given")
-    key = charge.fingerprint_key(estimator)
+    key = charge.fingerprint_key(estimator, checkpoint)
     if persons_of(estimator.unit, estimator._no_unit) is not None:
         rows = rows.by_person(key)
-    subset = charge.initial_seed(estimator).to_bytes(4, "little")
+    subset = charge.initial_seed(estimator, checkpoint).to_bytes(4, "little")
     # Chunks are to agree on what is learned from them, not on what a former fit has left.
     if not how.get("goes_on", False):
         vars(estimator).pop("feature_names_in_", None)
@@ -206,12 +211,18 @@ def check_groups(estimator: Any, groups: Any) -> None:
 
 
 def by_person(
-    estimator: Any, records: Records, groups: Any, persons: PersonUnit, key: bytes | None = None
+    estimator: Any,
+    records: Records,
+    groups: Any,
+    persons: PersonUnit,
+    key: bytes | None = None,
+    checkpoint: Any = None,
 ) -> Records:
     """Bring the rows of each person together; rows in chunks are so already."""
     if isinstance(records.X, ArrayInChunks):
         return records
-    key = charge.initial_seed(estimator).to_bytes(4, "little") if key is None else key
+    if key is None:
+        key = charge.initial_seed(estimator, checkpoint).to_bytes(4, "little")
     rows, starts = rows_of_persons(groups, len(records.X), persons.most_rows, key)
     X, targets = copied(records.X, rows), copied(records.targets, rows)
     weights = None if records.weights is None else records.weights[rows]
@@ -312,12 +323,21 @@ class _Of02:
     """What 0.2 said of persons: refused in words where it is written, read where it was pickled."""
 
     def __new__(cls, *args: Any, **given: Any) -> Self:
+        cls._refuse(given)
+        return super().__new__(cls)
+
+    @classmethod
+    def _refuse(cls, given: dict[str, Any]) -> None:
         if gone := [f"{IN_0_2[name]}={given[name]!r}" for name in IN_0_2 if name in given]:
             raise TypeError(
                 f"{cls.__name__}() takes what is public about persons as one value: "
                 f"unit=skdp.Persons({', '.join(gone)})"
             )
-        return super().__new__(cls)
+
+    def set_params(self, **params: Any) -> Self:
+        """Set parameters by name, as scikit-learn's estimators do."""
+        self._refuse(params)
+        return super().set_params(**params)  # type: ignore[misc]  # of `PrivateEstimator`
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         now = {name: value for name, value in state.items() if name not in IN_0_2}

@@ -22,20 +22,9 @@ from skdp.fitting.validate import expected
 class RunStreams(Streams):
     """Streams of a run that can be resumed: those of a step are a function of a key and its number.
 
-    Parameters
-    ----------
-    run : bytes of length 32
-        Keys the streams that are no step's.
-    chain : bytes of length 32
-        Key of a step, from which those of later ones follow.
-    step : int
-        That step, with which the run begins.
-    saved : Any, default=None
-        State with which it begins.
-    keep : callable or None, default=None
-        Called with a number of steps done and with what makes the state after them.
-    seen : callable or None, default=None
-        Called with a step and its exact sum, before noise is drawn for it.
+    ``run`` keys the streams that are no step's, ``chain`` those of the step with which it begins.
+    ``keep`` is called with a number of steps done and with what makes the state after them,
+    ``seen`` with a step and its exact sum, before noise is drawn for it.
     """
 
     by_step = True
@@ -103,20 +92,7 @@ class RunStreams(Streams):
 
 
 def encoded(value: Any, arrays: list[np.ndarray]) -> Any:
-    """Return what JSON can hold, and append arrays and tensors.
-
-    Parameters
-    ----------
-    value : Any
-        Numbers, text, arrays and tensors in tuples, lists and dicts.
-    arrays : list of ndarray
-        Gets those that the value holds.
-
-    Raises
-    ------
-    ValueError
-        If it holds anything else.
-    """
+    """Return what JSON can hold of numbers, text and containers, and append arrays and tensors."""
     if value is None or isinstance(value, bool | int | float | str):
         return value
     if isinstance(value, np.generic):

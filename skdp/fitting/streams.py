@@ -69,12 +69,7 @@ def this_process() -> tuple[int, int]:
 
 
 class SecureStream:
-    """A stream of cryptographically strong random numbers (AES-128 in counter mode).
-
-    Parameters
-    ----------
-    key : bytes of length 16
-    """
+    """A stream of cryptographically strong random numbers (AES-128 in counter mode)."""
 
     def __init__(self, key: bytes) -> None:
         self._process = this_process()

@@ -10,4 +10,4 @@ from skdp.fitting.streams import Streams
 def fixed(monkeypatch):
     """The same random bits for every fit."""
     monkeypatch.setattr(charge, "streams", lambda *given: Streams(b"fixed"))
-    monkeypatch.setattr(charge, "initial_seed", lambda estimator: 0)
+    monkeypatch.setattr(charge, "initial_seed", lambda *_: 0)

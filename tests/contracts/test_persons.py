@@ -179,9 +179,9 @@ class CountsRows(PrivateSum):
 
 
 class KeepsTheirNumber(PrivateSum):
-    def _prepared(self, plan, records):
+    def _prepared(self, plan, records, around):
         self.n_persons_ = len(records.starts) - 1
-        return super()._prepared(plan, records)
+        return super()._prepared(plan, records, around)
 
 
 class NamesALabel(PrivateSum):

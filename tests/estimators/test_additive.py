@@ -4,10 +4,11 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
+from refusals import refused
 from scipy.special import expit
 from sklearn.base import clone
 
-from skdp import DPAdditiveClassifier, Persons, PrivacyLedger
+from skdp import DPAdditiveClassifier
 from skdp.estimators import _linear
 from skdp.testing import record_releases
 
@@ -68,20 +69,6 @@ def test_bands_hold_intervals_and_follow_the_level(fitted):
             (narrow.mean, narrow.high), (narrow.high, wide.high), (wide.high, wide.band_high),
         ):  # fmt: skip
             assert (first <= second).all()
-
-
-def test_curves_are_what_posterior_draws_say(fitted):
-    draws = fitted.sample_posterior(4000, random_state=0)
-    place = fitted._model.places[0]
-    column = fitted._model.columns[0]
-    assert fitted.parameter_names_[place] == list(column.names)
-    curves = draws[:, place] @ (column.table[:-1] - column.table[:-1].mean(axis=0)).T
-    curve = fitted.curve_("age")
-    np.testing.assert_allclose(curves.mean(axis=0), curve.mean, atol=0.03)
-    # Waves that were not asked for are in the interval, with their prior.
-    assert (curves.std(axis=0) < 1.05 * (curve.high - curve.low) / 2 / 1.645).all()
-    inside = ((curve.band_low <= curves) & (curves <= curve.band_high)).all(axis=1).mean()
-    assert inside > 0.88
 
 
 def test_predictions_are_of_the_sum_of_curves(fitted, table):
@@ -175,9 +162,8 @@ def test_no_row_is_ever_cut(table):
     ],
 )
 def test_bad_declarations_are_named_before_any_charge(table, changes, match):
-    with PrivacyLedger() as ledger, pytest.raises(ValueError, match=match) as error:
+    with refused(match) as error:
         DPAdditiveClassifier(**DECLARED | changes).fit(*table)
-    assert not ledger.entries
     assert "elsewhere" not in str(error.value)
 
 
@@ -197,24 +183,16 @@ def test_without_privacy_many_numbers_are_fitted_by_steps(table, monkeypatch):
     assert model.score(X, y) > 0.7
 
 
-def test_a_level_that_raises_is_not_quoted(table):
-    class Rude:
+@pytest.mark.parametrize(("column", "match"), [("ward", "categories"), ("age", "age")])
+def test_what_is_no_level_and_no_number_is_not_quoted(table, column, match):
+    class Rude(str):
         def __hash__(self):
             raise KeyError("secret")
 
     X, y = table
-    X = X.astype({"ward": object})
-    X.loc[3, "ward"] = Rude()
-    with pytest.raises(ValueError, match="categories") as error:
-        DPAdditiveClassifier(**DECLARED).fit(X, y)
-    assert "secret" not in str(error.value)
-
-
-def test_text_in_a_column_of_numbers_is_not_quoted(table):
-    X, y = table
-    X = X.astype({"age": object})
-    X.loc[3, "age"] = "secret"
-    with pytest.raises(ValueError, match="age") as error:
+    X = X.astype({column: object})
+    X.loc[3, column] = Rude("secret")
+    with pytest.raises(ValueError, match=match) as error:
         DPAdditiveClassifier(**DECLARED).fit(X, y)
     assert "secret" not in str(error.value)
 
@@ -243,12 +221,3 @@ def test_several_classes_have_a_curve_each(table):
     assert curve.mean[-1] > curve.mean[0]
     with pytest.raises(ValueError, match="output"):
         model.curve_("age", output=3)
-
-
-def test_persons_are_protected(table):
-    X, y = table
-    declared = {name: value for name, value in DECLARED.items() if name != "n_samples"}
-    model = DPAdditiveClassifier(**declared, unit=Persons(600, rows_per_group=5))
-    model.fit(X, y, groups=np.arange(N) // 5)
-    assert model.privacy_.unit == "group"
-    assert model.privacy_.epsilon <= 1.0

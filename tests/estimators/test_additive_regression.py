@@ -3,13 +3,13 @@
 import numpy as np
 import pandas as pd
 import pytest
+from refusals import refused
 from sklearn.base import clone
 
 from skdp import (
     DPAdditiveClassifier,
     DPAdditivePoissonRegressor,
     DPAdditiveRegressor,
-    PrivacyLedger,
 )
 from skdp.displays import AdditiveDisplay
 from skdp.fitting.reading import Records
@@ -90,6 +90,8 @@ def test_curves_are_what_posterior_draws_say(fitted):
     curves, curve = draws[list(column.names)].to_numpy() @ table.T, model.curve_("age")
     np.testing.assert_allclose(curves.mean(axis=0), curve.mean, atol=0.03 * UNIT[kind])
     assert (curves.std(axis=0) < 1.05 * (curve.high - curve.low) / 2 / 1.645).all()
+    inside = ((curve.band_low <= curves) & (curves <= curve.band_high)).all(axis=1).mean()
+    assert inside > 0.88
     np.testing.assert_allclose(draws["intercept"].mean(), model.intercept_, rtol=0.05)
     if kind == "numbers":
         np.testing.assert_allclose(draws["noise_scale"].mean(), model.noise_scale_, rtol=0.02)
@@ -207,9 +209,6 @@ def test_scales_of_trends_and_waves_are_learned_apart(fitted):
     ("changes", "match"),
     [
         ({"bounds": {"age": (0, 10)}}, "dose"),
-        ({"bounds": {"age": (10, 0), "dose": (0, 1)}}, "bounds"),
-        ({"categories": {"ward": "abc"}}, "categories"),
-        ({"n_bins": 1}, "n_bins"),
         ({"target_bounds": (3, 1)}, "target_bounds"),
         ({"largest_count": 0.0}, "largest_count"),
         ({"largest_count": "many"}, "largest_count"),
@@ -219,9 +218,8 @@ def test_bad_declarations_are_named_before_any_charge(table, kind, changes, matc
     model = clone(MODELS[kind])
     if not changes.keys() <= model.get_params().keys():
         pytest.skip("a parameter of the other model")
-    with PrivacyLedger() as ledger, pytest.raises(ValueError, match=match):
+    with refused(match):
         model.set_params(**changes).fit(table, targets(kind, table))
-    assert not ledger.entries
 
 
 @pytest.mark.parametrize(
@@ -235,9 +233,8 @@ def test_bad_declarations_are_named_before_any_charge(table, kind, changes, matc
 def test_bad_targets_are_refused_and_not_quoted(table, kind, value, match):
     y = targets(kind, table).astype(float)
     y[3] = value
-    with PrivacyLedger() as ledger, pytest.raises(ValueError, match=match) as error:
+    with refused(match) as error:
         clone(MODELS[kind]).fit(table, y)
-    assert not ledger.entries
     assert "8675" not in str(error.value)
 
 

@@ -34,3 +34,39 @@ def test_a_docstring_holds_what_bases_of_the_package_say():
     assert found["Notes"] == ["One.", "", "All."]
     assert found["Examples"] == [">>> 1", "1"]
     assert found["Summary"] == ["A class."]
+
+
+def test_a_method_says_what_that_of_a_base_says_of_the_parameters_that_it_takes():
+    def score(self, X, weight=None, *, exposure=None):
+        """Own words.
+
+        Parameters
+        ----------
+        exposure : float
+            Time.
+        """
+
+    def first(self, X, weight=None, seed=None):
+        """Words of the base.
+
+        Parameters
+        ----------
+        X : array
+            Rows.
+        weight : array
+            Weights.
+        seed : int
+            Not taken by the other.
+
+        Returns
+        -------
+        float
+        """
+
+    of = {"__module__": "skdp.made_up"}
+    base = type("Base", (), of | {"__doc__": BASE, "score": first})
+    of |= {"__doc__": WHOLE, "score": score}
+    found = NumpyDocString(documented(type("Whole", (base,), of)).score.__doc__)
+    assert [p.name for p in found["Parameters"]] == ["X", "weight", "exposure"]
+    assert found["Summary"] == ["Own words."]
+    assert [r.type for r in found["Returns"]] == ["float"]

@@ -9,13 +9,14 @@ from unittest import mock
 import numpy as np
 import pytest
 import torch
+from refusals import refused
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV
 from torch import nn
 from torch.optim import lr_scheduler
 from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 
-from skdp import DPSGDClassifier, DPSGDRegressor, DPSGLDClassifier, PrivacyLedger
+from skdp import DPSGDClassifier, DPSGDRegressor, DPSGLDClassifier
 from skdp.engine.modules.flat_module import FlatModule
 from skdp.engine.modules.network_records import NetworkRecords
 from skdp.engine.modules.network_sum import NetworkClippedSum
@@ -92,9 +93,8 @@ class TestClasses:
         ],
     )
     def test_what_makes_no_module_is_refused_before_the_charge(self, two_blobs, given):
-        with PrivacyLedger() as ledger, pytest.raises(ValueError, match="Expected module="):
+        with refused("Expected module="):
             DPSGDClassifier(**given, **FACTS).fit(*two_blobs)
-        assert ledger.entries == ()
 
 
 def images(n=300):
@@ -156,9 +156,8 @@ class TestRecords:
         model = DPSGDClassifier(module=body, classes=[0, 1], n_samples=20)
         X = np.zeros((20, *shape), np.float32)
         told = rf"^Expected module to take .*, as X has, but its .*{message}"
-        with PrivacyLedger() as ledger, pytest.raises(ValueError, match=told) as refusal:
+        with refused(told) as refusal:
             model.fit(X, np.arange(20) % 2)
-        assert ledger.entries == ()
         assert "but got" not in str(refusal.value)
         with pytest.raises(ValueError, match=message):
             model.try_module(shape)
@@ -175,9 +174,8 @@ class TestRecords:
 
     def test_an_embedding_of_integers_that_mixes_is_refused(self):
         X = np.random.default_rng(0).integers(0, 6, (120, 5))
-        with PrivacyLedger() as ledger, pytest.raises(ValueError, match="by itself"):
+        with refused("by itself"):
             DPSGDClassifier(module=Words, module__mixes=True, **FACTS).fit(X, np.arange(120) % 2)
-        assert ledger.entries == ()
 
     def test_a_large_number_of_a_word_stays_exact(self):
         seen = []
@@ -243,9 +241,8 @@ class TestFrozenBackbones:
         plan = {"module": module, "classes": [0, 1], "n_samples": 300}
         for freeze in (lambda: None, lambda: body.requires_grad_(False)):
             freeze()
-            with PrivacyLedger() as ledger, pytest.raises(ValueError, match=r"and eval\(\)"):
+            with refused(r"and eval\(\)"):
                 DPSGDClassifier(8.0, **plan).fit(X, y)
-            assert ledger.entries == ()
         body.eval()
         model = DPSGDClassifier(8.0, **plan).fit(X, y)
         assert model.score(X, y) > 0.8
@@ -358,9 +355,8 @@ class TestLosses:
     ):
         for module in (None, nn.Linear(3, 2)):
             model = DPSGDClassifier(loss=loss, module=module, **given, **FACTS)
-            with PrivacyLedger() as ledger, pytest.raises(ValueError, match=message):
+            with refused(message):
                 model.fit(*two_blobs)
-            assert ledger.entries == ()
 
     @pytest.mark.quick(4)
     @pytest.mark.parametrize("loss", ["squared_error", "absolute_error", "huber", nn.L1Loss])
@@ -413,17 +409,15 @@ class TestLabels:
         assert list(model.classes_) == ["a", "b", "c"]
         model.partial_fit(self.X, self.Y)
         for wrong in (self.Y[:, :2], self.Y[:, 0]):
-            with PrivacyLedger() as ledger, pytest.raises(ValueError, match="columns"):
+            with refused("columns"):
                 model.partial_fit(self.X, wrong)
-            assert ledger.entries == ()
 
     @pytest.mark.parametrize("bad", [2, -1, 0.5, np.nan])
     def test_what_is_no_label_is_refused_unquoted(self, bad):
         Y = self.Y.astype(float)
         Y[7, 1] = bad
-        with PrivacyLedger() as ledger, pytest.raises(ValueError, match=r"0 and 1|NaN") as refusal:
+        with refused(r"0 and 1|NaN") as refusal:
             DPSGDClassifier(n_samples=500).fit(self.X, Y)
-        assert ledger.entries == ()
         assert str(bad) not in str(refusal.value).replace("0 and 1", "") or np.isnan(bad)
 
     def test_ranked_probability_is_a_proper_score_of_order(self):
@@ -481,9 +475,8 @@ class TestSchedulers:
     )
     def test_parameters_that_a_part_does_not_take_are_refused(self, two_blobs, given):
         name = next(iter(given))
-        with PrivacyLedger() as ledger, pytest.raises(ValueError, match=f"Expected {name}="):
+        with refused(f"Expected {name}="):
             DPSGDClassifier(**given, **FACTS).fit(*two_blobs)
-        assert ledger.entries == ()
 
     def test_parameters_of_an_optimizer(self, two_blobs):
         plan = {"max_iter": 20, "learning_rate": 0.1, "averaging": 0, **FACTS}
@@ -680,16 +673,14 @@ class TestDatasets:
         ],
     )
     def test_what_is_not_read_by_index_is_refused_before_the_charge(self, given, message):
-        with PrivacyLedger() as ledger, pytest.raises(ValueError, match=message):
+        with refused(message):
             DPSGDClassifier(**OF_PICTURES).fit(given())
-        assert ledger.entries == ()
 
     def test_targets_that_are_given_twice_are_refused(self):
         X, y = images()
         for twice in (Pictures(), TensorDataset(torch.from_numpy(X), torch.from_numpy(y))):
-            with PrivacyLedger() as ledger, pytest.raises(ValueError, match="or no y"):
+            with refused("or no y"):
                 DPSGDClassifier(**OF_PICTURES).fit(twice, y)
-            assert ledger.entries == ()
 
     def test_an_item_that_fails_later_contributes_nothing(self):
         class Fails(Pictures):

@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pandas as pd
 import pytest
+from refusals import refused
 from scipy.special import expit
 from sklearn.base import clone
 
@@ -311,9 +312,8 @@ def test_edges_of_one_value_make_a_fit_of_few_bins(table, monkeypatch, point):
     ],
 )
 def test_bad_declarations_are_named_before_any_charge(table, changes, match):
-    with PrivacyLedger() as ledger, pytest.raises(ValueError, match=match):
+    with refused(match):
         DPAdditiveClassifier(**DECLARED | CLASSES | changes).fit(*table)
-    assert not ledger.entries
 
 
 def test_features_that_read_no_rows_have_no_private_edges(table):

@@ -11,7 +11,6 @@ from scipy import stats
 from sklearn.calibration import CalibratedClassifierCV, CalibrationDisplay
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.frozen import FrozenEstimator
-from sklearn.model_selection import GridSearchCV
 from torch import nn
 
 from skdp import DPSGDClassifier, DPSGLDClassifier, DPSGLDRegressor, PrivacyLedger, PrivacyWarning
@@ -293,26 +292,6 @@ class TestUse:
         y = (X[:, 0] + X[:, 1] > 0).astype(int)
         model = DPSGLDClassifier(1.0, classes=[0, 1], n_samples=2000).fit(X, y)
         assert model.score(X, y) > 0.95
-
-    def test_public_rows_give_a_learning_curve(self, two_blobs):
-        X, y = two_blobs
-        model = DPSGLDClassifier(max_iter=40, **FACTS).fit(X, y, X_public=X, y_public=y)
-        assert [step for step, _ in model.public_scores_] == list(range(2, 41, 2))
-        assert model.public_scores_[-1][1] == model.score(X, y)
-
-    def test_search_by_calibration_error(self, two_blobs):
-        from sklearn.metrics import make_scorer
-
-        from skdp.metrics import expected_calibration_error
-
-        scorer = make_scorer(
-            expected_calibration_error, response_method="predict_proba", greater_is_better=False
-        )
-        grid = {"prior_scale": [0.1, 1.0], "epsilon": [1.0, 5.0]}
-        search = GridSearchCV(DPSGLDClassifier(max_iter=10, **FACTS), grid, scoring=scorer, cv=3)
-        search.fit(*two_blobs)
-        assert np.isfinite(search.cv_results_["mean_test_score"]).all()
-        assert (search.cv_results_["mean_test_score"] <= 0).all()
 
     @pytest.mark.parametrize("kind", [DPSGLDClassifier, DPSGDClassifier])
     def test_calibration_tools_of_scikit_learn(self, kind, two_blobs):

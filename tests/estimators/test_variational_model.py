@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 import torch
 from bundles import bundled
+from refusals import refused
 from scipy import stats
 from sklearn.base import clone
 from torch.distributions import MultivariateNormal, Normal, StudentT
 
-from skdp import FitWarning, PrivacyLedger
+from skdp import FitWarning
 from skdp.algorithms.dp_vi_model import clipping_of
 from skdp.algorithms.user_model.lengths import CHECK_EDGES, CLIP_EDGES, learned_clip
 from skdp.algorithms.user_model.sums import LengthCounts, ModelClippedSum
@@ -468,14 +469,13 @@ class TestErrors:
     """Each names the parameter, spends nothing, and quotes no data."""
 
     @pytest.fixture
-    def refused(self, rows):
+    def names(self, rows):
         marked = rows.copy()
         marked[0, 0] = 123.456789
 
         def check(match, y=None, **parameters):
-            with PrivacyLedger() as ledger, pytest.raises(ValueError, match=match) as caught:
+            with refused(match) as caught:
                 make(**parameters).fit(marked, y)
-            assert not ledger.entries
             assert "123.45" not in str(caught.value)
 
         return check
@@ -502,8 +502,8 @@ class TestErrors:
             (lambda theta, x, y: logistic(theta, x, y), "missing 1 required.*give y to fit"),
         ],
     )
-    def test_of_the_log_likelihood(self, refused, log_likelihood, match):
-        refused(match, log_likelihood=log_likelihood)
+    def test_of_the_log_likelihood(self, names, log_likelihood, match):
+        names(match, log_likelihood=log_likelihood)
 
     @bundled(
         ("parameters", "match"),
@@ -537,8 +537,8 @@ class TestErrors:
             ({"neighboring_relation": "add_or_remove_one", "n_samples": None}, "n_samples"),
         ],
     )
-    def test_of_parameters(self, refused, parameters, match):
-        refused(match, **parameters)
+    def test_of_parameters(self, names, parameters, match):
+        names(match, **parameters)
 
     @bundled(
         ("simulate", "match"),
@@ -552,10 +552,10 @@ class TestErrors:
             (lambda theta, x, generator: x @ torch.ones(7), "simulate to work on"),
         ],
     )
-    def test_of_simulate(self, refused, simulate, match):
+    def test_of_simulate(self, names, simulate, match):
         y = np.arange(400) % 2
         for clip_norm in ("auto", 1.0):
-            refused(match, y, log_likelihood=logistic, simulate=simulate, clip_norm=clip_norm)
+            names(match, y, log_likelihood=logistic, simulate=simulate, clip_norm=clip_norm)
 
     def test_predictive_draws_need_simulate_and_a_prior_to_draw_from(self, rows):
         with pytest.raises(ValueError, match="simulate=None"):

@@ -370,10 +370,6 @@ SECTIONS = {
 +groups
 --- fitting/estimator.py; tests/model_selection/test_marks.py
 @@ PrivateEstimator._fit: overlap accepted: weights are not looked at
--(X, y, how.get("sample_weight"))
-+(X, y)
---- estimators/_network.py; tests/model_selection/test_marks.py
-@@ NetworkEstimator._fit: overlap accepted: weights of networks are not looked at
 -(X, y, sample_weight)
 +(X, y)
 --- privacy/report.py; tests/model_selection/test_splits.py
@@ -905,7 +901,7 @@ SECTIONS = {
 @@ NetworkClippedSum.record_bound: the noise is for rows of weight 1
 -self.clip_norm * self.weight_bound
 +self.clip_norm
---- estimators/_weights.py; tests/estimators/test_weights.py
+--- estimators/_parameters.py; tests/estimators/test_weights.py
 @@ WeightedClasses._weight_bound: the noise is not for the largest weight of a class
 -max(bounds) * super()._weight_bound(facts)
 +super()._weight_bound(facts)
@@ -935,7 +931,7 @@ SECTIONS = {
 @@ LinearBatch.chunks: a chunk of rows has the weights of the first
 -self.weights[chunk]
 +self.weights[: len(self.rows[chunk])]
---- estimators/_bounds.py; tests/estimators/test_linear_weights.py
+--- estimators/_linear_fit.py; tests/estimators/test_linear_weights.py
 @@ LinearFit._public: the bound of weights stays out of a noise-aware posterior
 -self._weight_bound(facts)
 +1.0
@@ -1013,10 +1009,10 @@ SECTIONS = {
 -algorithm, every = self.algorithm, max(1, self.n_steps // _LOOKS)
 +object.__setattr__(self, "n_rows", len(records[0]))
 +algorithm, every = self.algorithm, max(1, self.n_steps // _LOOKS)
---- estimators/_network.py; tests/estimators/test_sgd.py
-@@ NetworkEstimator._fit: partial fits state the last one alone
--charged(self, plan, given, before, groups=groups, **of_run)
-+charged(self, plan, given, groups=groups, **of_run)
+--- fitting/estimator.py; tests/estimators/test_sgd.py
+@@ PrivateEstimator._fit: partial fits state the last one alone
+-charge.Around(checkpoint, before, public)
++charge.Around(checkpoint, None, public)
 --- engine/loop.py; tests/replay tests/estimators/test_sgld.py
 @@ ReleasePlan._sigma: the noise of DP-SGLD is that of its first step throughout
 -sigma[step]
@@ -1102,10 +1098,12 @@ SECTIONS = {
 +dp_sgd_event(sigmas[0], self.sampling.rate / 2, len(sigmas))
 --- fitting/estimator.py; tests/bugs tests/privacy/test_crashes.py
 @@ PrivateEstimator._fit: charged after the work
--self.privacy_ = charge.charged(self, plan, given, groups=groups, arrays=arrays)
--released = run(records, charge.streams(self, *arrays), steps)
-+released = run(records, charge.streams(self, *arrays), steps)
-+self.privacy_ = charge.charged(self, plan, given, groups=groups, arrays=arrays)
+-self.privacy_ = charge.charged(self, plan, given, around, groups=groups, arrays=arrays)
+-keyed = charge.streams(self, *arrays) if checkpoint is None else checkpoint.streams
+-released = run(records, keyed, steps)
++keyed = charge.streams(self, *arrays) if checkpoint is None else checkpoint.streams
++released = run(records, keyed, steps)
++self.privacy_ = charge.charged(self, plan, given, around, groups=groups, arrays=arrays)
 --- algorithms/parts/gaussian_runs.py; tests/replay/test_estimators.py
     tests/estimators/test_variational.py
 @@ GaussianRun.event: the noise-aware event leaves the curvature out
@@ -1264,7 +1262,7 @@ SECTIONS = {
 @@ Posterior.found: classes are independent
 -np.outer(u, u)
 +np.diag(u * u)
---- estimators/additive.py; tests/estimators/test_private_edges.py
+--- estimators/_additive.py; tests/estimators/test_private_edges.py
 @@ AdditiveModel._configure: additive models look for edges that nothing tells
 -told < min(n_bins, FEW_BINS)
 +False
@@ -1390,7 +1388,7 @@ SECTIONS = {
 @@ Categorical.value_range: softmax has the range of two classes
 -return float(most - np.logaddexp(0.0, others - gap))
 +return math.sqrt(2.0) * reach
---- estimators/_paid_samples.py; tests/estimators/test_ops.py
+--- estimators/_posteriors.py; tests/estimators/test_ops.py
 @@ PaidSamples._paid: more posterior samples than were paid for
 -wanted > paid
 +False
@@ -1927,7 +1925,7 @@ SECTIONS = {
 -low < b and a < high
 +False
 @@ _Walk._reduced: a class says itself what its objects are
--not object_code.of_library(kinds.definer(kind, name))
+-not kinds.of_library(kinds.definer(kind, name))
 +False
 @@ _Walk._cell: a closure of two functions may be two closures
 -self._met(id(cell))
@@ -1938,13 +1936,13 @@ SECTIONS = {
 @@ _Walk._module: a user's module is known by its name
 -self.add(found[attribute], names)
 +None
---- fitting/object_code.py; tests/test_object_mac.py
+--- fitting/object_kinds.py; tests/test_object_mac.py
 @@ global_names: functions may import the user's modules when called
 -before[0] == 0 and _imports(step.argval)
 +True
 --- fitting/object_mac.py; tests/test_object_mac.py
 @@ _Walk._function: functions may call what names anything
--name in object_code.NAMES_MORE
+-name in kinds.NAMES_MORE
 +False
 --- fitting/checkpoint.py; tests/estimators/test_checkpoint.py
 @@ Checkpoint._seen: a step that is made again may have another sum

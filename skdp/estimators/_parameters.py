@@ -1,35 +1,34 @@
-"""Weights of rows and of classes: declared, bounded, and part of the sensitivity."""
+"""Parameters of many estimators: what is spent and declared, weights, and checkpoints."""
 
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, ClassVar, Self
+from functools import wraps
+from typing import Any, ClassVar, Self, TypeVar
 
 import numpy as np
+from sklearn.base import BaseEstimator
 
-from skdp.fitting.estimator import PrivateEstimator
-from skdp.fitting.plan import PublicFacts
-from skdp.fitting.reading import Records
+from skdp.base import PrivateEstimator, PublicFacts, Records
+from skdp.fitting.checkpoint import EVERY
 from skdp.fitting.validate import expected, in_range, is_real
+
+_Class = TypeVar("_Class", bound=type)
 
 
 @dataclass(eq=False, repr=False)
-class WeightedRows(PrivateEstimator):
-    """A fit that takes weights of rows, up to a bound, and what such fits share.
+class FitParameters(PrivateEstimator):
+    """What every fit is told.
 
     Parameters
     ----------
+    epsilon : float or None, default=1.0
+        ε > 0. ``float("inf")`` is the ordinary, non-private fit. None with ``noise_multiplier``.
     delta : float, default=1e-5
         δ in (0, 1); should be well below 1/n.
     neighboring_relation : {"zero_out", "add_or_remove_one", "replace_one"}, default="zero_out"
         Who is a neighbour. Under ``"add_or_remove_one"`` the number of rows is private and
         ``n_samples`` must be given.
-    max_sample_weight : float, default=1.0
-        Public bound > 0 of ``sample_weight``; the noise is for rows of this weight.
-    secure : bool, default=False
-        Round each record's share to a grid, sum integers exactly and add exact discrete Gaussian
-        noise: the guarantee then no longer treats floating-point sums and noise as exact. Full
-        batches only; slower, and as accurate. See docs/privacy.md, section 8.
     n_samples : int or None, default=None
         Public number of rows, from which rates and step sizes are computed. None reads it from X
         and says so in the report. Where it is public, below half and above three times that of X
@@ -40,17 +39,11 @@ class WeightedRows(PrivateEstimator):
     verbose : int, default=0
         Above 0, a progress bar over the steps (needs tqdm). Callbacks of scikit-learn, where the
         version has them, work too: they get the steps and no data.
-    epsilon : float or None, default=1.0
-        ε > 0. ``float("inf")`` is the ordinary, non-private fit. None with ``noise_multiplier``.
-    accountant : {"auto", "gdp", "pld", "rdp"}, default="auto"
-        See `skdp.privacy.epsilon`.
 
     Attributes
     ----------
     parameter_names_ : list of str
         Names of the columns of `sample_posterior`.
-    n_iter_ : int
-        Number of noisy gradients, or of passes at most.
     privacy_ : PrivacyReport
         The privacy statement of this fit.
     n_features_in_ : int
@@ -59,16 +52,60 @@ class WeightedRows(PrivateEstimator):
         Feature names, where X had any.
     """
 
-    epsilon: float | None = 1.0
-    delta: float = 1e-5
     _: KW_ONLY
     neighboring_relation: str = "zero_out"
-    accountant: str = "auto"
-    max_sample_weight: float = 1.0
-    secure: bool = False
     n_samples: int | None = None
     random_state: Any = None
     verbose: int = 0
+
+
+@dataclass(eq=False, repr=False)
+class Resumable:
+    """A fit of many steps, which goes on from a checkpoint.
+
+    Parameters
+    ----------
+    checkpoint : str, path-like or None, default=None
+        File from which a fit that was killed goes on when it is called again with the same rows and
+        parameters, as the same release at no further charge. The key file beside it (``.key``) is
+        as secret as the rows; both are deleted when the fit ends. Each fit needs a path of its
+        own, and calls that go on from an earlier one take none. See the guide page on long runs.
+    every : int, default=50
+        Number ≥ 1 of steps from one checkpoint to the next.
+    """
+
+    _: KW_ONLY
+    checkpoint: Any = None
+    every: int = EVERY
+
+
+@dataclass(eq=False, repr=False)
+class WeightedRows(FitParameters):
+    """A fit that takes weights of rows, up to a bound, and what such fits share.
+
+    Parameters
+    ----------
+    max_sample_weight : float, default=1.0
+        Public bound > 0 of ``sample_weight``; the noise is for rows of this weight.
+    secure : bool, default=False
+        Round each record's share to a grid, sum integers exactly and add exact discrete Gaussian
+        noise: the guarantee then no longer treats floating-point sums and noise as exact. Full
+        batches only; slower, and as accurate. See docs/privacy.md, section 8.
+    accountant : {"auto", "gdp", "pld", "rdp"}, default="auto"
+        See `skdp.privacy.epsilon`.
+
+    Attributes
+    ----------
+    n_iter_ : int
+        Number of noisy gradients, or of passes at most.
+    """
+
+    epsilon: float | None = 1.0
+    delta: float = 1e-5
+    _: KW_ONLY
+    accountant: str = "auto"
+    max_sample_weight: float = 1.0
+    secure: bool = False
 
     _takes_weights: ClassVar[bool] = True
     _WEIGHTS_REMEDY: ClassVar[str] = (
@@ -85,23 +122,9 @@ class WeightedRows(PrivateEstimator):
             Numbers, finite unless the class takes NaN; sparse where the class takes that.
         y : array-like of shape (n_samples,)
             Class labels or targets.
-        groups : array-like of shape (n_samples,) or None, default=None
-            With ``unit=Persons(...)``: the person whose row it is, as any label.
         sample_weight : array-like of shape (n_samples,) or None, default=None
             Weights of rows in [0, ``max_sample_weight``], by which their clipped terms are
             multiplied in every sum: one of weight 2 counts as two rows. As private as the rows.
-
-        Returns
-        -------
-        Self
-            The fitted estimator.
-
-        Raises
-        ------
-        ValueError
-            If a parameter or the input is invalid; nothing has been spent then.
-        BudgetExceededError
-            If an open `PrivacyLedger` refuses the fit; no row has been used then.
         """
         return self._fit(X, y, groups=groups, sample_weight=sample_weight)
 
@@ -169,3 +192,72 @@ class WeightedClasses(WeightedRows):
     def _codes_of(self, records: Records) -> np.ndarray:
         """Number of each row's class."""
         return records.targets
+
+
+# --- parameters of parameters --------------------------------------------------------------------
+# As skorch names them, ``module__hidden`` is ``hidden`` of ``module``. They are not fields, because
+# their names are not known: they lie beside the fields, and ``get_params`` and ``set_params``,
+# hence ``clone`` and searches, know them.
+
+
+class WithParts(BaseEstimator):
+    """An estimator that takes parameters of some of its parameters."""
+
+    _PARTS: tuple[str, ...] = ()  # names of the parameters that have parameters
+
+    def _given(self, part: str) -> dict[str, Any]:
+        """Return the parameters of a part, by their own names."""
+        prefix = f"{part}__"
+        return {k.removeprefix(prefix): v for k, v in vars(self).items() if k.startswith(prefix)}
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Parameters of the estimator, with those of its parts.
+
+        Parameters
+        ----------
+        deep : bool, default=True
+            Whether those of nested estimators are returned too.
+
+        Returns
+        -------
+        dict
+        """
+        parts = {name: value for name, value in vars(self).items() if _is_of(self, name)}
+        return super().get_params(deep=deep) | parts
+
+    def set_params(self, **params: Any) -> Self:
+        """Set parameters of the estimator, or of its parts.
+
+        Parameters
+        ----------
+        **params : Any
+            By name; ``module__hidden`` is ``hidden`` of ``module``.
+
+        Returns
+        -------
+        estimator
+            The estimator itself.
+        """
+        parts = {name: value for name, value in params.items() if _is_of(self, name)}
+        super().set_params(**{name: params[name] for name in params.keys() - parts})
+        vars(self).update(parts)
+        return self
+
+
+def _is_of(estimator: WithParts, name: str) -> bool:
+    part, separator, own = name.partition("__")
+    return bool(separator and own) and part in estimator._PARTS
+
+
+def takes_parts(cls: _Class) -> _Class:
+    """Let a constructor take parameters of parts; its signature stays what it was."""
+    init: Any = cls.__init__
+
+    @wraps(init)
+    def __init__(self: WithParts, *args: Any, **kw: Any) -> None:
+        parts = {name: kw.pop(name) for name in tuple(kw) if _is_of(self, name)}
+        init(self, *args, **kw)
+        vars(self).update(parts)
+
+    cls.__init__ = __init__  # type: ignore
+    return cls
