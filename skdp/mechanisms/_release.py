@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from dp_accounting.dp_event import DpEvent
@@ -25,6 +25,51 @@ class Mechanism:
     neighboring_relation: str
 
     def event(self) -> DpEvent:
+        raise NotImplementedError
+
+    def release(
+        self, values: ArrayLike, stream: SecureStream | None = None, *, charged: bool = False
+    ) -> Any:
+        """Charge the event to every open `PrivacyLedger`, then draw the answer.
+
+        Parameters
+        ----------
+        values : array-like
+            What to protect: numbers, of which the class says more. Their shape is public.
+        stream : SecureStream, default=None
+            Source of the noise; None draws a new key from the operating system. A stream that
+            starts anew with a known key repeats its noise, and then protects nothing: what is
+            charged with a stream of the caller's is marked nominal.
+        charged : bool, default=False
+            Whether the event has been charged already, as part of a larger one.
+
+        Returns
+        -------
+        ndarray or int
+            The noisy vector, of the shape of ``values``; or the place of the largest value.
+
+        Raises
+        ------
+        ValueError
+            If the values are of another kind, or not finite. The message holds none of them; but
+            that it is raised at all depends on them, so bound each record before summing.
+        BudgetExceededError
+            If an open ledger refuses the release; the values have not been used then.
+
+        Examples
+        --------
+        >>> from skdp.mechanisms import GaussianMechanism
+        >>> noisy = GaussianMechanism(record_norm=1.0, scale=1.0).release([1.0, 2.0])
+        >>> bool((noisy % 2.0**-20 == 0).all())
+        True
+        """
+        exact = self._checked(values)
+        return self._released(exact, charged_stream(self, stream, charged))
+
+    def _checked(self, values: ArrayLike) -> np.ndarray:
+        raise NotImplementedError
+
+    def _released(self, exact: np.ndarray, stream: SecureStream) -> Any:
         raise NotImplementedError
 
     def _settle(self, **ranges: tuple[float, float]) -> None:
@@ -51,57 +96,16 @@ class AdditiveMechanism(Mechanism):
         """Δ: how far neighbours can move the vector; the bound on a record, or twice it."""
         return check_relation(self.neighboring_relation).factor * self.record_norm
 
-    def release(
-        self, values: ArrayLike, stream: SecureStream | None = None, *, charged: bool = False
-    ) -> np.ndarray:
-        """Add the noise and round to a public grid.
-
-        Parameters
-        ----------
-        values : array-like of any shape
-            The vector to protect: finite numbers. Its shape is public.
-        stream : SecureStream, default=None
-            Source of the noise; None draws a new key from the operating system. A stream that
-            starts anew with a known key repeats its noise, and then protects nothing: what is
-            charged with a stream of the caller's is marked nominal.
-        charged : bool, default=False
-            Whether the event has been charged already, as part of a larger one. False charges it
-            to every open `PrivacyLedger`, before the values are used.
-
-        Returns
-        -------
-        ndarray of float64, of the shape of ``values``
-            Noisy values, each a multiple of a power of two that depends on ``scale`` alone.
-
-        Raises
-        ------
-        ValueError
-            If the values are not finite numbers. The message holds none of them; but that it is
-            raised at all depends on them, so bound each record before summing.
-        BudgetExceededError
-            If an open ledger refuses the release; the values have not been used then.
-
-        Notes
-        -----
-        The guarantee is that of real-valued noise. Floating-point noise cannot reach every number,
-        and which ones it misses depends on the value (Mironov 2012). Rounding the noisy value to a
-        grid of about 1e-6 of the scale is post-processing and hides the low-order bits where this
-        shows: a mitigation, not a proof. It does nothing for values beyond 2³¹ times the scale,
-        whose neighbouring doubles are farther apart than the grid.
-
-        Examples
-        --------
-        >>> from skdp.mechanisms import GaussianMechanism
-        >>> noisy = GaussianMechanism(record_norm=1.0, scale=1.0).release([1.0, 2.0])
-        >>> bool((noisy % 2.0**-20 == 0).all())
-        True
-        """
+    def _checked(self, values: ArrayLike) -> np.ndarray:
         exact = numbers(values)
         if not np.isfinite(exact).all():
             raise ValueError(
                 "Expected values to be finite; bound what every record contributes before summing."
             )
-        stream, width = charged_stream(self, stream, charged), grid_width(self.scale)
+        return exact
+
+    def _released(self, exact: np.ndarray, stream: SecureStream) -> np.ndarray:
+        width = grid_width(self.scale)
         call = MechanismCall(self._kind, self.sensitivity, self.scale, 1.0, exact.shape, 0, width)
         return np.asarray(self._noisy(exact, call, stream))
 

@@ -41,25 +41,9 @@ def split(
     weights that add up to 1 over all cells: the ranges of the cells, which are ε times the person's
     weight in each, add up to ε. Doubles err by 4ξ in each cell that is touched.
 
-    Parameters
-    ----------
-    cells : sequence of Cell
-        Public, disjoint, in ascending order. Of a cell without length the answer is its end.
-    values : ndarray of shape (n,)
-        Numbers; NaN is missing.
-    stream : SecureStream
-        Source of the randomness.
-    epsilon : float
-        ε of all cells together; well above 4ξ times their number.
-    neighboring_relation : str
-        Who is a neighbour.
-    starts : ndarray of int of shape (n_persons + 1,) or None, default=None
-        As in `QuantileMechanism.release`.
-
-    Returns
-    -------
-    ndarray of shape (n_cells,)
-        Points of the cells, ascending.
+    Cells are public and in ascending order; of one without length the answer is its end. ``values``
+    and ``starts`` are as in `QuantileMechanism.release`, and ε is well above 4ξ times the number of
+    cells. Returns points of the cells, ascending.
     """
     factor = check_relation(neighboring_relation).factor
     each = (epsilon - 4 * WEIGHT_ERROR * len(cells)) / factor

@@ -55,6 +55,12 @@ class GaussianMechanism(AdditiveMechanism):
     Euclidean norm. Bounding it (clipping) is the caller's responsibility. Every field is a public
     fact.
 
+    The guarantee is that of real-valued noise. Floating-point noise cannot reach every number, and
+    which ones it misses depends on the value (Mironov 2012). So the noisy value is rounded to a
+    public grid of about 1e-6 of the scale, which hides the low-order bits where this shows: a
+    mitigation, not a proof. It does nothing for values beyond 2³¹ times the scale, whose
+    neighbouring doubles are farther apart than the grid.
+
     Parameters
     ----------
     record_norm : float
@@ -77,8 +83,7 @@ class GaussianMechanism(AdditiveMechanism):
     The parameter is the bound on a record and not the sensitivity, because the doubling under
     replace_one must happen once. It happens in `sensitivity` for the noise and in
     `skdp.privacy.epsilon_of_event` for the account; the event states noise over the bound on one
-    record's contribution, as every event of skdp does. A caller who had to give 2C here and C
-    there would sooner or later mix them up.
+    record's contribution, as every event of skdp does.
 
     Examples
     --------
@@ -86,8 +91,8 @@ class GaussianMechanism(AdditiveMechanism):
     >>> mechanism = GaussianMechanism(
     ...     record_norm=1.0, scale=4.0, neighboring_relation="replace_one"
     ... )
-    >>> mechanism.sensitivity
-    2.0
+    >>> mechanism.sensitivity, mechanism.event()
+    (2.0, GaussianDpEvent(noise_multiplier=4.0))
     """
 
     _kind: ClassVar[str] = "gaussian"
@@ -110,10 +115,8 @@ class GaussianMechanism(AdditiveMechanism):
             ε in [1e-9, 1e9]; at most 1 for the classic method.
         delta : float
             δ in (0, 1).
-        record_norm : float
-            Bound on one record's contribution, see the class.
-        neighboring_relation : {"zero_out", "add_or_remove_one", "replace_one"}
-            Who is a neighbour.
+        record_norm, neighboring_relation
+            As in the class.
         method : {"analytic", "classic"}
             ``"analytic"`` is exact (Balle & Wang 2018). ``"classic"`` is the textbook's
             sensitivity · √(2 ln(1.25/δ))/ε (Dwork & Roth 2014, Theorem A.1), a reference.
@@ -131,12 +134,8 @@ class GaussianMechanism(AdditiveMechanism):
         Examples
         --------
         >>> from skdp.mechanisms import GaussianMechanism
-        >>> from skdp.privacy import epsilon_of_event
-        >>> mechanism = GaussianMechanism.from_budget(
-        ...     epsilon=0.5, delta=1e-6, record_norm=1.0, neighboring_relation="replace_one"
-        ... )
-        >>> round(epsilon_of_event(mechanism.event(), 1e-6, "replace_one"), 6)
-        0.5
+        >>> round(GaussianMechanism.from_budget(epsilon=0.5, delta=1e-6, record_norm=1.0).scale, 3)
+        8.058
         """
         epsilon = within(*EPSILONS, epsilon=epsilon)
         delta = in_range(0.0, 1.0, delta=delta)
@@ -158,21 +157,7 @@ class GaussianMechanism(AdditiveMechanism):
         raise expected(f"affordable at delta={delta:g}", "ask for a larger one", epsilon=epsilon)
 
     def event(self) -> DpEvent:
-        """Return what one release costs, to be accounted under the mechanism's own relation.
-
-        Returns
-        -------
-        DpEvent
-            A Gaussian event. Its noise multiplier is scale/record_norm whatever the relation:
-            `skdp.privacy.epsilon_of_event` doubles for replace_one. dp-accounting's own Rényi
-            accountant does not.
-
-        Examples
-        --------
-        >>> from skdp.mechanisms import GaussianMechanism
-        >>> GaussianMechanism(record_norm=2.0, scale=3.0).event()
-        GaussianDpEvent(noise_multiplier=1.5)
-        """
+        """Return a Gaussian event of scale/record_norm; accountants double under replace_one."""
         return GaussianDpEvent(self.scale / self.record_norm)
 
     def _noisy(self, exact: np.ndarray, call: MechanismCall, stream: SecureStream) -> ArrayLike:

@@ -34,7 +34,7 @@ from skdp.engine.release_hook import MechanismCall
 from skdp.fitting.streams import SecureStream
 from skdp.fitting.types import ArrayLike
 from skdp.fitting.validate import as_array, expected, in_range, integer
-from skdp.mechanisms._release import EPSILONS, Mechanism, charged_stream
+from skdp.mechanisms._release import EPSILONS, Mechanism
 from skdp.privacy.events import PureDpEvent
 from skdp.relations import ZERO_OUT, check_relation
 
@@ -50,7 +50,8 @@ class GeometricMechanism(Mechanism):
     **Privacy.** The release is ε-DP for neighbours under ``neighboring_relation``, if one record
     contributes integers to the vector with absolute values that add up to at most ``record_norm``.
     Bounding it is the caller's responsibility. Every field is a public fact. Given ideal random
-    bits this holds for what is implemented: no floating-point number is involved.
+    bits this holds for what is implemented: no floating-point number is involved. Values are
+    integers within ±2⁶¹.
 
     Parameters
     ----------
@@ -65,14 +66,15 @@ class GeometricMechanism(Mechanism):
     Raises
     ------
     ValueError
-        If a parameter is out of range or not a number, or the noise is finer or coarser than 64
-        bits hold.
+        If a parameter is out of range, or the noise is finer or coarser than 64 bits hold.
 
     Examples
     --------
     >>> from skdp.mechanisms import GeometricMechanism
     >>> GeometricMechanism(1, epsilon=1.0, neighboring_relation="replace_one").scale
     Fraction(2, 1)
+    >>> GeometricMechanism(record_norm=1, epsilon=50.0).release([3, 4])
+    array([3, 4])
     """
 
     record_norm: int
@@ -108,58 +110,13 @@ class GeometricMechanism(Mechanism):
         return math.sqrt(0.5) / math.sinh(half)
 
     def event(self) -> DpEvent:
-        """Return what one release costs, under the mechanism's own relation.
-
-        Returns
-        -------
-        DpEvent
-            A mechanism of a pure ε: geometric noise is easier to tell apart than Laplace noise.
-
-        Examples
-        --------
-        >>> from skdp.mechanisms import GeometricMechanism
-        >>> GeometricMechanism(record_norm=3, epsilon=0.5).event()
-        PureDpEvent(epsilon=0.5)
-        """
+        """A mechanism of a pure ε: geometric noise is easier to tell apart than Laplace noise."""
         return PureDpEvent(self.epsilon)
 
-    def release(
-        self, values: ArrayLike, stream: SecureStream | None = None, *, charged: bool = False
-    ) -> np.ndarray:
-        """Add the noise.
+    def _checked(self, values: ArrayLike) -> np.ndarray:
+        return checked_integers(values)
 
-        Parameters
-        ----------
-        values : array-like of int of any shape
-            The vector to protect. Its shape is public.
-        stream : SecureStream, default=None
-            Source of the noise; None draws a new key from the operating system. A stream that
-            starts anew with a known key repeats its noise, and then protects nothing: what is
-            charged with a stream of the caller's is marked nominal.
-        charged : bool, default=False
-            Whether the event has been charged already, as part of a larger one. False charges it
-            to every open `PrivacyLedger`, before the values are used.
-
-        Returns
-        -------
-        ndarray of int64, of the shape of ``values``
-            Noisy integers.
-
-        Raises
-        ------
-        ValueError
-            If the values are no integers within ±2⁶¹; the message holds none of them.
-        BudgetExceededError
-            If an open ledger refuses the release; the values have not been used then.
-
-        Examples
-        --------
-        >>> from skdp.mechanisms import GeometricMechanism
-        >>> GeometricMechanism(record_norm=1, epsilon=50.0).release([3, 4])
-        array([3, 4])
-        """
-        exact = checked_integers(values)
-        stream = charged_stream(self, stream, charged)
+    def _released(self, exact: np.ndarray, stream: SecureStream) -> np.ndarray:
         scale = self.scale
         call = MechanismCall(
             "geometric", self.sensitivity, float(scale), 1.0, exact.shape, 0, width=0.0

@@ -71,34 +71,17 @@ class LaplaceMechanism(AdditiveMechanism):
     def from_budget(
         cls, *, epsilon: float, record_norm: float, neighboring_relation: str = ZERO_OUT
     ) -> LaplaceMechanism:
-        """Build the mechanism that spends a pure ε.
+        """Build the mechanism that spends a pure ε in [1e-9, 1e9].
 
         Parameters
         ----------
-        epsilon : float
-            ε in [1e-9, 1e9].
-        record_norm : float
-            Bound on one record's contribution in the L1 norm, see the class.
-        neighboring_relation : {"zero_out", "add_or_remove_one", "replace_one"}
-            Who is a neighbour.
+        epsilon, record_norm, neighboring_relation
+            Pure ε, and as in the class.
 
         Returns
         -------
         LaplaceMechanism
             A mechanism that is ε-DP for one release.
-
-        Raises
-        ------
-        ValueError
-            If a parameter is out of range.
-
-        Examples
-        --------
-        >>> from skdp.mechanisms import LaplaceMechanism
-        >>> LaplaceMechanism.from_budget(
-        ...     epsilon=1.0, record_norm=3.0, neighboring_relation="replace_one"
-        ... ).scale
-        6.0
         """
         epsilon = within(*EPSILONS, epsilon=epsilon)
         record_norm = within(*SIZES, record_norm=record_norm)
@@ -114,20 +97,7 @@ class LaplaceMechanism(AdditiveMechanism):
         return self.sensitivity / self.scale
 
     def event(self) -> DpEvent:
-        """Return what one release costs, to be accounted under the mechanism's own relation.
-
-        Returns
-        -------
-        DpEvent
-            A Laplace event. Its noise multiplier is scale/record_norm whatever the relation, so
-            that the accountant doubles for replace_one; dp-accounting itself does not.
-
-        Examples
-        --------
-        >>> from skdp.mechanisms import LaplaceMechanism
-        >>> LaplaceMechanism(record_norm=2.0, scale=3.0).event()
-        LaplaceDpEvent(noise_multiplier=1.5)
-        """
+        """Return a Laplace event of scale/record_norm; accountants double under replace_one."""
         return LaplaceDpEvent(self.scale / self.record_norm)
 
     def _noisy(self, exact: np.ndarray, call: MechanismCall, stream: SecureStream) -> np.ndarray:

@@ -28,7 +28,7 @@ from skdp.engine.discrete_laplace import geometric_integers
 from skdp.engine.release_hook import MechanismCall
 from skdp.fitting.streams import SecureStream
 from skdp.fitting.types import ArrayLike
-from skdp.mechanisms._release import Mechanism, charged_stream
+from skdp.mechanisms._release import Mechanism
 from skdp.mechanisms.geometric import GeometricMechanism, checked_integers
 from skdp.privacy.events import PureDpEvent
 from skdp.relations import ZERO_OUT
@@ -41,7 +41,8 @@ class NoisyMaxMechanism(Mechanism):
     **Privacy.** The release is ε-DP for neighbours under ``neighboring_relation``, if what one
     record contributes to any two of the integers differs by at most ``record_range``, and what a
     null record contributes is 0. Bounding it is the caller's responsibility. Every field is a
-    public fact. Given ideal random bits this holds for what is implemented.
+    public fact. Given ideal random bits this holds for what is implemented. Values are one or more
+    integers within ±2⁶¹; the place is from 0 on, of equals the first.
 
     Parameters
     ----------
@@ -56,13 +57,12 @@ class NoisyMaxMechanism(Mechanism):
     Raises
     ------
     ValueError
-        If a parameter is out of range or not a number, or the noise is finer or coarser than 64
-        bits hold.
+        If a parameter is out of range, or the noise is finer or coarser than 64 bits hold.
 
     Notes
     -----
     Let neighbours move the integers by numbers that are no more than Δ apart: Δ is the range, or
-    twice it under ``replace_one``. Of equals the first wins. Given the noise of all others, i wins
+    twice it under ``replace_one``. Given the noise of all others, i wins
     if its own is at least an integer t; for the neighbour that is at most t + Δ. Noise on 0, 1, 2,
     ... with P(at least k) = e^(-k/b), b ≥ Δ/ε, is at least t + Δ with no less than e^-ε times the
     probability of at least t, for each t. Averaging over the noise of the others keeps it.
@@ -94,46 +94,17 @@ class NoisyMaxMechanism(Mechanism):
         return self._noise.sensitivity
 
     def event(self) -> DpEvent:
-        """Return what one release costs, under the mechanism's own relation.
-
-        Returns
-        -------
-        DpEvent
-            A mechanism of a pure ε.
-        """
+        """A mechanism of a pure ε."""
         return PureDpEvent(self.epsilon)
 
-    def release(
-        self, values: ArrayLike, stream: SecureStream | None = None, *, charged: bool = False
-    ) -> int:
-        """Draw the place.
-
-        Parameters
-        ----------
-        values : array-like of int of shape (n_values,)
-            The sums, one or more. Their number is public.
-        stream : SecureStream, default=None
-            Source of the noise; None draws a new key from the operating system.
-        charged : bool, default=False
-            Whether the event has been charged already, as part of a larger one. False charges it
-            to every open `PrivacyLedger`, before the values are used.
-
-        Returns
-        -------
-        int
-            From 0 on; of equals the first.
-
-        Raises
-        ------
-        ValueError
-            If the values are no integers within ±2⁶¹; the message holds none of them.
-        BudgetExceededError
-            If an open ledger refuses the release; the values have not been used then.
-        """
+    def _checked(self, values: ArrayLike) -> np.ndarray:
         exact = checked_integers(values)
         if exact.ndim != 1 or not exact.size:
             raise ValueError("Expected values to be a list of one or more integers.")
-        stream, scale = charged_stream(self, stream, charged), self._noise.scale
+        return exact
+
+    def _released(self, exact: np.ndarray, stream: SecureStream) -> int:
+        scale = self._noise.scale
         call = MechanismCall("selection", self.sensitivity, float(scale), 1.0, (), 0, width=1.0)
 
         def place() -> float:

@@ -184,28 +184,13 @@ class QuantileMechanism(Mechanism):
 
         Parameters
         ----------
-        epsilon : float
-            Pure ε in [1e-9, 1e9].
-        quantile, lower, upper : float
-            What to release, and the declared range; see the class.
-        neighboring_relation : {"zero_out", "add_or_remove_one", "replace_one"}
-            Who is a neighbour.
+        epsilon, quantile, lower, upper, neighboring_relation
+            As in the class.
 
         Returns
         -------
         QuantileMechanism
             A mechanism that is ε-DP for one release.
-
-        Raises
-        ------
-        ValueError
-            If a parameter is out of range.
-
-        Examples
-        --------
-        >>> from skdp.mechanisms import QuantileMechanism
-        >>> QuantileMechanism.from_budget(epsilon=0.5, quantile=0.5, lower=0, upper=120).epsilon
-        0.5
         """
         return cls(quantile, lower, upper, epsilon, neighboring_relation)
 
@@ -228,14 +213,12 @@ class QuantileMechanism(Mechanism):
         return round(self.quantile / RANK)
 
     def event(self) -> DpEvent:
-        """Return what one release costs, to be accounted under the mechanism's own relation.
+        """A Laplace event of noise multiplier 1/ε, or 2/ε under replace_one: an upper bound.
 
         Returns
         -------
         DpEvent
-            A Laplace event of noise multiplier 1/ε, or 2/ε under replace_one, where the accountant
-            halves it again (dp-accounting itself does not). It is an upper bound: at a δ > 0 the
-            mechanism is a little more private than Laplace noise of the same ε.
+            At a δ > 0 the mechanism is a little more private than Laplace noise of the same ε.
 
         Notes
         -----
@@ -246,15 +229,7 @@ class QuantileMechanism(Mechanism):
             δ(e) ≤ (1 - exp(-x))²/(1 - exp(-ε)) ≤ 1 - exp(-x) = δ of Laplace noise, 0 ≤ e ≤ ε,
 
         because x ≤ ε; negative e follow by exchanging the neighbours. Being below in δ(e)
-        everywhere survives composition. Randomised response on two buckets would bound every ε-DP
-        mechanism, but its event is a trap: dp-accounting 0.6 compares it with a uniform null answer
-        under REPLACE_SPECIAL (0.62 at ε = 1), and its PLD forgets the count of a self-composition.
-
-        Examples
-        --------
-        >>> from skdp.mechanisms import QuantileMechanism
-        >>> QuantileMechanism(quantile=0.5, lower=0.0, upper=1.0, epsilon=0.5).event()
-        LaplaceDpEvent(noise_multiplier=2.0)
+        everywhere survives composition.
         """
         return LaplaceDpEvent(check_relation(self.neighboring_relation).factor / self.epsilon)
 
@@ -274,13 +249,8 @@ class QuantileMechanism(Mechanism):
         values : array-like of shape (n_records,)
             One number per record. NaN stands for a null record, which counts nowhere: an error for
             it would reveal that it is there. Infinities are clipped to the range. May be empty.
-        stream : SecureStream, default=None
-            Source of the randomness; None draws a new key from the operating system. A stream that
-            starts anew with a known key repeats its draws, and then protects nothing: what is
-            charged with a stream of the caller's is marked nominal.
-        charged : bool, default=False
-            Whether the event has been charged already, as part of a larger one. False charges it
-            to every open `PrivacyLedger`, before the values are used.
+        stream, charged
+            As in `GaussianMechanism.release`.
         starts : ndarray of int of shape (n_persons + 1,) or None, default=None
             Under a relation of persons: where the values of each begin, which lie together, and
             where all end. None is a value each.
@@ -299,13 +269,6 @@ class QuantileMechanism(Mechanism):
             relation does not speak of, or not one weight for each value; the message holds none.
         BudgetExceededError
             If an open ledger refuses the release; the values have not been used then.
-
-        Examples
-        --------
-        >>> from skdp.mechanisms import QuantileMechanism
-        >>> zeros = QuantileMechanism(quantile=0.5, lower=-1.0, upper=1.0, epsilon=1.0)
-        >>> zeros.release([0.0] * 1000)
-        0.0
         """
         values = numbers(values)
         if values.ndim != 1:

@@ -21,13 +21,8 @@ except ImportError:  # pragma: no cover - not a POSIX system
 class LedgerFile:
     """Append-only file of lines; what `append` has returned from survives a crash.
 
-    Parameters
-    ----------
-    path : str or path-like
-        The file; made if it is not there.
-    passing : bool, default=False
-        Whether the file is only there for as long as the process that made it, and so need not
-        reach the disk.
+    The file is made if it is not there. One that is ``passing`` is there only for as long as the
+    process that made it, and so need not reach the disk.
     """
 
     def __init__(self, path: str | os.PathLike[str], *, passing: bool = False) -> None:
@@ -45,15 +40,10 @@ class LedgerFile:
             yield file
 
     def read(self, file: IO[bytes]) -> list[dict[str, Json]]:
-        """Return all entries.
+        """Return all entries; a ValueError says if a line is none, so that the total is unknown.
 
         A last line that breaks off is an entry whose writer died before the write was confirmed, so
         before it touched any data: it does not count, and the next write replaces it.
-
-        Raises
-        ------
-        ValueError
-            If any other line is not an entry: the file has been damaged, and the total is unknown.
         """
         file.seek(0)
         *lines, tail = file.read().split(b"\n")

@@ -28,13 +28,7 @@ _A_DAY = 86_400
 
 
 def announce(ledger: dict[str, Json]) -> IO[str]:
-    """Announce an open ledger to the processes below; `withdraw` takes it back.
-
-    Raises
-    ------
-    OSError
-        If there is no folder to do so. The ledger would not see what those processes spend.
-    """
+    """Announce an open ledger to processes below, which else spend unseen; `withdraw` ends it."""
     _sweep()
     pid = os.getpid()
     descriptor, name = tempfile.mkstemp(prefix=f"{pid}-", suffix=".new", dir=folder())

@@ -111,24 +111,15 @@ def delta_of_event(
 
     Parameters
     ----------
-    event : DpEvent
-        As in `epsilon_of_event`.
     epsilon : float
         ε ≥ 0.
-    neighboring_relation : {"zero_out", "add_or_remove_one", "replace_one"}
-        Who is a neighbour.
-    accountant : {"auto", "gdp", "pld", "rdp", "gdp_clt"}
-        As in `epsilon_of_event`.
+    event, neighboring_relation, accountant
+        As in `epsilon_of_event`, as are errors.
 
     Returns
     -------
     float
         δ in [0, 1], rounded up; 1 where there is no guarantee.
-
-    Raises
-    ------
-    ValueError
-        As in `epsilon_of_event`.
 
     Examples
     --------
@@ -274,28 +265,15 @@ def delta(
 
     Parameters
     ----------
-    noise_multiplier : float or sequence of float
-        σ: noise standard deviation over the clipping norm; a sequence holds one per step.
     epsilon : float
         ε ≥ 0.
-    sampling_rate : float, default=1.0
-        Poisson sampling rate q; 1 is the full batch.
-    n_steps : int or None, default=None
-        Number of noisy sums T; None is 1, or the length of the sequence.
-    neighboring_relation : {"zero_out", "add_or_remove_one", "replace_one"}
-        Who is a neighbour.
-    accountant : {"auto", "gdp", "pld", "rdp", "gdp_clt"}
-        See `epsilon`.
+    noise_multiplier, sampling_rate, n_steps, neighboring_relation, accountant
+        As in `epsilon`, as are errors.
 
     Returns
     -------
     float
         δ in [0, 1], rounded up.
-
-    Raises
-    ------
-    ValueError
-        If a number is out of range or no valid bound exists.
 
     Examples
     --------

@@ -70,19 +70,7 @@ class Budget:
         return {name: getattr(self, name) for name in names}
 
     def noise_multiplier(self, rate: float = 1.0, n_steps: int = 1) -> float:
-        """Least noise multiplier of equal steps, or the given one; 0 without privacy.
-
-        Parameters
-        ----------
-        rate : float, default=1.0
-            Poisson sampling rate.
-        n_steps : int, default=1
-            Number of steps.
-
-        Returns
-        -------
-        float
-        """
+        """Least noise multiplier of equal steps, or the given one; 0 without privacy."""
         if self.epsilon is None:
             assert self.given is not None
             return self.given
@@ -91,37 +79,13 @@ class Budget:
         )
 
     def factor(self, units: Sequence[float], rate: float = 1.0) -> float:
-        """Least factor of a schedule of noise multipliers, or the given one; 0 without privacy.
-
-        Parameters
-        ----------
-        units : sequence of float
-            Noise multiplier of each step over the factor.
-        rate : float, default=1.0
-            Poisson sampling rate.
-
-        Returns
-        -------
-        float
-        """
+        """Least factor of a schedule of noise multipliers, or the given one; 0 without privacy."""
         if self.epsilon is None or not self.private:
             return self.noise_multiplier()
         return calibrate_schedule(units, sampling_rate=rate, epsilon=self.epsilon, **self._terms)
 
     def least(self, event: Callable[[float], DpEvent], guess: float) -> float:
-        """Least parameter whose event the budget affords, near a guess.
-
-        Parameters
-        ----------
-        event : callable
-            Maps a parameter > 0 to an event that costs less the larger it is.
-        guess : float
-            Where the search starts.
-
-        Returns
-        -------
-        float
-        """
+        """Least parameter near a guess with an event that the budget affords."""
         if self.epsilon is None or not self.private:
             return guess
         return calibrate(event, guess=guess, epsilon=self.epsilon, **self._terms)

@@ -89,24 +89,7 @@ class DiscreteGaussianTerm(Term):
 
 
 def rounding_distance(scale: float) -> float:
-    """Bound τ on the total variation between discrete and rounded Gaussian noise.
-
-    Parameters
-    ----------
-    scale : float
-        s > 0, the parameter of both, in grid units.
-
-    Returns
-    -------
-    float
-        1/(8s²); beyond 1 it says nothing.
-
-    Examples
-    --------
-    >>> from skdp.privacy.discrete import rounding_distance
-    >>> rounding_distance(2.0**30) < 2e-19
-    True
-    """
+    """Bound τ = 1/(8s²) on the total variation between discrete and rounded Gaussian noise."""
     return 0.125 / positive(scale=scale) / scale
 
 
@@ -116,26 +99,7 @@ def discrete_gaussian_event(
     dimensions: Sequence[int],
     sampling_rate: float = 1.0,
 ) -> DpEvent:
-    """Event of several releases in turn, fixed in advance.
-
-    Parameters
-    ----------
-    noise_multipliers : sequence of float
-        σ > 0 of each: noise over the bound on one record.
-    lattice_scales : sequence of float
-        The noise of each in grid units.
-    dimensions : sequence of int
-        Number of coordinates of each.
-    sampling_rate : float, default=1.0
-        q in (0, 1]: each record takes part in a release independently with this probability.
-
-    Examples
-    --------
-    >>> from skdp.privacy.discrete import discrete_gaussian_event
-    >>> event = discrete_gaussian_event([2.0, 3.0, 3.0], [2**30] * 3, [10, 4, 4])
-    >>> event.events[1].count
-    2
-    """
+    """Event of several releases in turn, fixed in advance, on Poisson samples of the records."""
     steps: Iterable[DpEvent] = map(
         DiscreteGaussianDpEvent, noise_multipliers, lattice_scales, dimensions
     )

@@ -78,23 +78,12 @@ def dp_sgd_event(
     Parameters
     ----------
     noise_multiplier : float or sequence of float
-        σ: noise standard deviation over the clipping norm, ≥ 0; 0 is no privacy. A sequence holds
-        one per step, fixed in advance.
+        σ ≥ 0 over the clipping norm; 0 is no privacy. A sequence holds one per step, fixed in
+        advance.
     sampling_rate : float
-        q in [0, 1]: each record takes part in a step independently with this probability; 1 is
-        the full batch.
+        Poisson rate q in [0, 1] at which each record takes part in a step; 1 is the full batch.
     n_steps : int or None
         T ≥ 0; with a sequence, None or its length.
-
-    Returns
-    -------
-    DpEvent
-        Composition of the (Poisson-sampled) Gaussian mechanisms.
-
-    Raises
-    ------
-    ValueError
-        If a field is out of range or not a number.
 
     Examples
     --------
@@ -124,23 +113,6 @@ def gdp_event(mu: float, neighboring_relation: str = "zero_out") -> DpEvent:
     Every composition with a μ-GDP mechanism is dominated by the one with N(0, 1) against N(μ, 1)
     in its place (Dong, Roth & Su 2022, Theorem 3.2), so last-iterate certificates and regularised
     exponential mechanisms are accounted as that Gaussian.
-
-    Parameters
-    ----------
-    mu : float
-        μ > 0 under ``neighboring_relation``.
-    neighboring_relation : {"zero_out", "add_or_remove_one", "replace_one"}
-        The relation under which the event will be accounted.
-
-    Returns
-    -------
-    DpEvent
-        Gaussian mechanism whose μ under the relation is the one given.
-
-    Raises
-    ------
-    ValueError
-        If μ is not a finite number > 0.
     """
     return GaussianDpEvent(check_relation(neighboring_relation).factor / positive(mu=mu))
 
@@ -163,13 +135,9 @@ def gaussian_mu(event: DpEvent) -> float | None:
 def terms_of(event: DpEvent) -> tuple[Term, ...]:
     """Flatten an event into terms that release something, equal ones joined.
 
-    A mechanism without noise comes out with noise multiplier 0: no privacy.
-
-    Raises
-    ------
-    ValueError
-        If the event is of a kind skdp has no bound for, or holds a number out of range. A wrong
-        event must never be read as a cheap one.
+    A mechanism without noise comes out with noise multiplier 0: no privacy. A ValueError says if
+    skdp has no bound for an event, or a number is out of range: it must never be read as a cheap
+    one.
     """
     # Terms are dataclasses and no tuples: a Gaussian term must never equal a posterior term.
     counts: dict[Term, int] = {}
@@ -270,13 +238,7 @@ def event_to_dict(event: DpEvent) -> dict[str, Json]:
 
 
 def event_from_dict(values: Mapping[str, Json]) -> DpEvent:
-    """Read an event back from `event_to_dict`.
-
-    Raises
-    ------
-    ValueError
-        If the class is none of dp-accounting's events and none of skdp's, or a number is NaN or −∞.
-    """
+    """Read an event back from `event_to_dict`; a ValueError says what is no event."""
     name = values.get("type")
     known = {kind.__name__: kind for kind in (*_read.registry, PartDpEvent)}
     kind: Any = known.get(str(name)) or getattr(dp_event, str(name), None)

@@ -37,27 +37,8 @@ _MOST_MU = 1e7  # beyond, ε is 5e13 or more, and as good as infinite
 
 
 def gdp_delta(mu: float, epsilon: float) -> float:
-    """Least δ for which a μ-GDP mechanism is (ε, δ)-DP.
+    """Least δ for which a μ-GDP mechanism is (ε, δ)-DP; μ may be infinite, for no privacy.
 
-    Parameters
-    ----------
-    mu : float
-        GDP parameter, ≥ 0; infinite for no privacy.
-    epsilon : float
-        ε ≥ 0.
-
-    Returns
-    -------
-    float
-        δ(ε) in [0, 1].
-
-    Raises
-    ------
-    ValueError
-        If μ or ε is negative or not a number.
-
-    Examples
-    --------
     >>> from skdp.privacy.gdp import gdp_delta
     >>> round(gdp_delta(1.0, epsilon=1.0), 4)
     0.1269

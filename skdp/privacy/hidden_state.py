@@ -311,11 +311,9 @@ def cyclic_batch_mu(
     noise ησ), and L ≥ 0 how far the *sum* moves: C, or 2C under replace-one, which the caller puts
     in. Under ``"add_or_remove_one"`` a record more would move the others between batches: refused.
 
-    A record in batch p < l is seen by the last state through l − p steps that do not touch it, so p
-    = l is the worst. There the hull of `last_iterate_mu` is flat until the record's first step, has
-    one edge to the end of the last step but one, and the last step is an edge of its own, the 1 in
-    the formula. At l = 1 the last step's slope is the lesser one and the edges join: then it is
-    `full_batch_mu`.
+    The last state sees a record in batch p < l through l − p steps that do not touch it, so p = l
+    is the worst. There the hull of `last_iterate_mu` has one edge from the record's first step to
+    the end of the last step but one, and the last step is an edge of its own, the 1 in the formula.
     """
     c = _contraction(contraction)
     l = integer(1, n_batches=n_batches)  # noqa: E741 (the paper's letter)

@@ -48,16 +48,10 @@ def calibrate_noise_multiplier(
     ----------
     epsilon : float
         ε > 0; infinite asks for no noise.
-    delta : float
-        δ in (0, 1).
-    sampling_rate : float, default=1.0
-        Poisson sampling rate q in (0, 1]; 1 is the full batch.
-    n_steps : int, default=1
-        Number of noisy sums T ≥ 1.
-    neighboring_relation : {"zero_out", "add_or_remove_one", "replace_one"}
-        Who is a neighbour.
-    accountant : {"auto", "gdp", "pld", "rdp"}
-        See `skdp.privacy.epsilon`.
+    sampling_rate, n_steps
+        As in `skdp.privacy.epsilon`, q > 0 and T ≥ 1.
+    delta, neighboring_relation, accountant
+        As in `skdp.privacy.epsilon`.
 
     Returns
     -------
@@ -90,27 +84,8 @@ def calibrate_schedule(
     neighboring_relation: str = "zero_out",
     accountant: str = "auto",
 ) -> float:
-    """Find the least factor of a noise schedule for which the run is (ε, δ)-DP.
+    """Find the least factor of ``units``, noise multipliers > 0 of each step, for a finite ε.
 
-    Parameters
-    ----------
-    units : sequence of float
-        Shape > 0 of the schedule: the noise multiplier of step t is the factor times ``units[t]``.
-    epsilon, delta, sampling_rate, neighboring_relation, accountant
-        As in `calibrate_noise_multiplier`, with a finite ε.
-
-    Returns
-    -------
-    float
-        The factor, never less private than asked.
-
-    Raises
-    ------
-    ValueError
-        If a number is out of range, or no factor up to 1e8 affords the target.
-
-    Examples
-    --------
     >>> from skdp.privacy.noise_calibration import calibrate_schedule
     >>> round(calibrate_schedule([1.0, 2.0], epsilon=1.0, delta=1e-5), 2)
     4.17
@@ -196,44 +171,12 @@ def calibrate(
     accountant: str = "auto",
     least: float = 0.0,
 ) -> float:
-    """Find the least noise parameter whose event affords a budget.
+    """Find the least noise parameter whose event affords a budget, never less private than asked.
 
-    Parameters
-    ----------
-    make_event : callable
-        Maps a parameter > 0 to an event; more of it must never cost more, and ε should fall about
-        as a power of it, as it does with a noise multiplier.
-    epsilon : float
-        ε > 0, finite.
-    delta : float
-        δ in (0, 1).
-    guess : float
-        Where the search starts; taken at once if it is right.
-    neighboring_relation : {"zero_out", "add_or_remove_one", "replace_one"}
-        Who is a neighbour.
-    accountant : {"auto", "gdp", "pld", "rdp", "gdp_clt"}
-        See `skdp.privacy.epsilon`.
-    least : float, default=0.0
-        Below this parameter privacy loss distributions have no answer; it is returned where it
-        affords the budget.
-
-    Returns
-    -------
-    float
-        The parameter: its ε is at most the one asked, and less than a relative 1e-3 below it,
-        unless the parameter is ``least``.
-
-    Raises
-    ------
-    ValueError
-        If no parameter up to 1e8 affords the budget.
-
-    Examples
-    --------
-    >>> from dp_accounting import GaussianDpEvent
-    >>> from skdp.privacy.noise_calibration import calibrate
-    >>> round(calibrate(GaussianDpEvent, epsilon=1.0, delta=1e-5, guess=1.0), 2)
-    3.73
+    More of the parameter must never cost more, and ε should fall about as a power of it, as it does
+    with a noise multiplier; the ``guess`` is taken at once if it is right. Below ``least`` privacy
+    loss distributions have no answer; it is returned where it affords the budget. Else ε is less
+    than a relative 1e-3 below the one asked.
     """
     if guess > _MAX_NOISE:
         raise _unaffordable(epsilon, delta)

@@ -53,18 +53,9 @@ class PartDpEvent(DpEvent):
 def paid_together(event: DpEvent, neighboring_relation: str = "zero_out") -> list[DpEvent]:
     """What records pay for, one event for each kind of record; the event itself if all pay for all.
 
-    Parameters
-    ----------
-    event : DpEvent
-        Any event; parts that are inside of others than compositions count as all rows.
-    neighboring_relation : str
-        Under ``"replace_one_group"`` all pay for all: the person who comes may be of another part
-        than the one who goes.
-
-    Returns
-    -------
-    list of DpEvent
-        At least one. The composition with the largest cost bounds the whole.
+    The composition with the largest cost bounds the whole. Parts that are inside of others than
+    compositions count as all rows. Under ``"replace_one_group"`` all pay for all: the person who
+    comes may be of another part than the one who goes.
     """
     if neighboring_relation == Relation.REPLACE_ONE_GROUP:
         return [event]

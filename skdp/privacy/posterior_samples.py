@@ -45,41 +45,17 @@ _SMALL_RANGE = 1e-3  # up to here the tangent is the bound: quantiles near ½ lo
 
 
 def bounded_range_delta(eta: float, n_samples: int, epsilon: float) -> float:
-    """Least δ for which k exact samples of one η-bounded-range mechanism are (ε, δ)-DP.
+    """Least δ for which k exact samples of one η-bounded-range mechanism are (ε, δ)-DP, rounded up.
 
-    Parameters
-    ----------
-    eta : float
-        Range η > 0 of the difference of neighbours' log densities (natural logarithm). Logistic
-        likelihood with power ρ, ‖x‖ ≤ R and ‖θ‖ ≤ D: ρRD, or 2ρRD under replace-one.
-    n_samples : int
-        k ≥ 1, samples of the *same* posterior, chosen without seeing them.
-    epsilon : float
-        ε ≥ 0.
-
-    Returns
-    -------
-    float
-        δ in [0, 1], rounded up (relative 1e-12 (k + 1)); 0 from ε = kη on.
-
-    Raises
-    ------
-    ValueError
-        If a number is out of range.
-
-    Notes
-    -----
-    The maximum over t is exact, not a scan. With i tosses of the less likely face, let
-    g_m(t) = P_t(i ≤ m) − e^ε Q_t(i ≤ m), so that δ(ε) = max_{t,m} g_m(t). The derivative of g_m has
-    the sign of e^(ε−t) − e^(kt−(m+1)η), so each g_m has one maximum, at
+    It is 0 from ε = kη on. The maximum over t is exact, not a scan. With i tosses of the less
+    likely face, let g_m(t) = P_t(i ≤ m) − e^ε Q_t(i ≤ m), so that δ(ε) = max_{t,m} g_m(t). The
+    derivative of g_m has the sign of e^(ε−t) − e^(kt−(m+1)η), so each g_m has one maximum, at
 
         t_m = (ε + (m+1)η)/(k + 1),
 
     and δ(ε) = max_m g_m(t_m), over those m with t_m ≤ η. Between two of the t_m the maximum over m
     dips, which is why a plain scan over t under-reports.
 
-    Examples
-    --------
     >>> from skdp.privacy.posterior_samples import bounded_range_delta
     >>> round(bounded_range_delta(1.0, 1, epsilon=0.0), 6)  # (1 − e^((ε−η)/2))²/(1 − e^−η)
     0.244919
@@ -97,7 +73,8 @@ def posterior_samples_epsilon(*, eta: float, n_samples: int, delta: float) -> fl
     Parameters
     ----------
     eta : float
-        Range η > 0 of the difference of neighbours' log densities; see `bounded_range_delta`.
+        Range η > 0 of the difference of neighbours' log densities (natural logarithm). Logistic
+        likelihood with power ρ, ‖x‖ ≤ R and ‖θ‖ ≤ D: ρRD, or 2ρRD under replace-one.
     n_samples : int
         k ≥ 1, samples of the *same* posterior, chosen without seeing them.
     delta : float
@@ -145,37 +122,7 @@ def posterior_samples_epsilon(*, eta: float, n_samples: int, delta: float) -> fl
 
 
 def posterior_samples_range(*, epsilon: float, n_samples: int, delta: float) -> float:
-    """Largest range η at which k exact samples of one posterior are (ε, δ)-DP, rounded down.
-
-    The inverse of `posterior_samples_epsilon`.
-
-    Parameters
-    ----------
-    epsilon : float
-        ε > 0, finite.
-    n_samples : int
-        k ≥ 1, samples of the *same* posterior, chosen without seeing them.
-    delta : float
-        δ in [0, 1); 0 is pure differential privacy, η = ε/k.
-
-    Returns
-    -------
-    float
-        η ≥ ε/k.
-
-    Raises
-    ------
-    ValueError
-        If a number is out of range.
-
-    Examples
-    --------
-    >>> from skdp.privacy.posterior_samples import posterior_samples_range
-    >>> posterior_samples_range(epsilon=1.0, n_samples=10, delta=0.0)
-    0.1
-    >>> round(posterior_samples_range(epsilon=1.989, n_samples=100, delta=1e-5), 3)
-    0.1
-    """
+    """Largest range η ≥ ε/k for `posterior_samples_epsilon` to be at most ε, rounded down."""
     epsilon = positive(epsilon=epsilon)
     k = integer(1, n_samples=n_samples)
     delta = in_range(0.0, 1.0, closed="left", delta=delta)
@@ -202,33 +149,15 @@ def posterior_samples_range(*, epsilon: float, n_samples: int, delta: float) -> 
 def bounded_range_mu(eta: float) -> float:
     """Least μ for which every η-bounded-range mechanism is μ-GDP, rounded up.
 
-    Parameters
-    ----------
-    eta : float
-        Range η > 0 of the difference of neighbours' log densities; see `bounded_range_delta`.
+    It is −2Φ⁻¹(1/(1 + e^(η/2))), which is at most η√(2π)/4. At a type I error α the least type II
+    error β over the coins of the module's docstring has logit(1 − β) = logit α + η: that of telling
+    two logistic laws apart which are η away from each other. With the logistic distribution
+    function L and h = Φ⁻¹∘L this is no easier than telling N(0, 1) from N(μ, 1) if h(v) − h(v − η)
+    ≤ μ for all v. h is odd and, on v > 0, concave (van Zwet 1964), so the left side is largest at v
+    = η/2: μ = 2h(η/2) ≤ ηh'(0). docs/privacy.md has the proof. GDP composes, so that such
+    mechanisms, chosen adaptively and mixed with Gaussian ones, have the exact curve of Gaussians
+    for a bound.
 
-    Returns
-    -------
-    float
-        μ = -2Φ⁻¹(1/(1 + e^(η/2))), which is at most η√(2π)/4.
-
-    Raises
-    ------
-    ValueError
-        If η is not a finite number > 0.
-
-    Notes
-    -----
-    At a type I error α the least type II error β over the coins of the module's docstring has
-    logit(1 - β) = logit α + η: that of telling two logistic laws apart which are η away from each
-    other. With the logistic distribution function L and h = Φ⁻¹∘L this is no easier than telling
-    N(0, 1) from N(μ, 1) if h(v) - h(v - η) ≤ μ for all v. h is odd and, on v > 0, concave (van
-    Zwet 1964), so the left side is largest at v = η/2: μ = 2h(η/2) ≤ ηh'(0). docs/privacy.md has
-    the proof. GDP composes, so that such mechanisms, chosen adaptively and mixed with Gaussian
-    ones, have the exact curve of Gaussians for a bound.
-
-    Examples
-    --------
     >>> from skdp.privacy.posterior_samples import bounded_range_mu
     >>> round(bounded_range_mu(0.1), 5)
     0.06266

@@ -201,12 +201,12 @@ class PrivacyReport:
 
     @classmethod
     def compose(cls, reports: Sequence[PrivacyReport], delta: float | None = None) -> PrivacyReport:
-        """Compose reports on the same data with one accounting.
+        """Compose reports on the same data, and about the same neighbours, with one accounting.
 
         Parameters
         ----------
         reports : sequence of PrivacyReport
-            One or more, about the same neighbours, or a ValueError is raised.
+            One or more.
         delta : float or None, default=None
             δ at which to state ε; None is the largest of theirs.
 
@@ -289,16 +289,8 @@ class PrivacyReport:
     def tpr_at_fpr(self, fpr: float = 0.01) -> float:
         """Bound the share of members that an attacker finds who errs on a share of non-members.
 
-        Parameters
-        ----------
-        fpr : float, default=0.01
-            Share in [0, 1] of non-members whom the attacker calls members.
-
-        Returns
-        -------
-        float
-            That of a Gaussian mechanism where the accountant is ``"gdp"``, and else from (ε, δ)
-            alone, which is more than need be; see `skdp.privacy.risk`. 1 without a guarantee.
+        That of a Gaussian mechanism where the accountant is ``"gdp"``, and else from (ε, δ) alone,
+        which is more than need be; see `skdp.privacy.risk`. 1 without a guarantee.
         """
         if not self.valid:
             return tpr_at_fpr(fpr, epsilon=math.inf)
@@ -337,32 +329,11 @@ class PrivacyReport:
         str
             The statement in words, what an attacker finds at most, what was released and declared,
             and what is not covered.
-
-        Examples
-        --------
-        >>> from skdp.privacy import PrivacyReport
-        >>> from skdp.privacy.events import dp_sgd_event
-        >>> report = PrivacyReport.of(dp_sgd_event(4.0, 1.0, 16), delta=1e-5, sampling="all rows")
-        >>> print(report.to_markdown("Model of 2026").splitlines()[0])
-        # Model of 2026
         """
         return markdown(self, title, integer(1, level=level))
 
     def to_html(self, path: str | os.PathLike | None = None, *, title: str = _TITLE) -> str:
-        """Return what `to_markdown` says as a page in HTML, and write it to a file.
-
-        Parameters
-        ----------
-        path : path-like or None, default=None
-            File to write, in UTF-8; None writes none.
-        title : str, default="Privacy statement"
-            Its heading.
-
-        Returns
-        -------
-        str
-            A page that fetches nothing and runs nothing.
-        """
+        """Return what `to_markdown` says as a page that fetches and runs nothing, and write it."""
         text = page(self, title)
         if path is not None:
             Path(path).write_text(text, encoding="utf-8")

@@ -91,22 +91,13 @@ def advantage(
 
     Parameters
     ----------
-    mu : float or None, default=None
-        As in `tpr_at_fpr`.
-    epsilon : float or None, default=None
-        As in `tpr_at_fpr`.
-    delta : float, default=0.0
-        As in `tpr_at_fpr`.
+    mu, epsilon, delta
+        As in `tpr_at_fpr`, as are errors.
 
     Returns
     -------
     float
         In [0, 1]; ½ + ½ of it are right guesses, where half of the records are members.
-
-    Raises
-    ------
-    ValueError
-        If a number is out of range, or not one of ``mu`` and ``epsilon`` is given.
 
     Examples
     --------
@@ -179,21 +170,14 @@ def risk_to_epsilon(
     ----------
     delta : float
         δ in (0, 1).
-    max_advantage : float or None, default=None
-        As in `risk_to_gdp`.
-    max_tpr_at_fpr : (float, float) or None, default=None
-        As in `risk_to_gdp`.
+    max_advantage, max_tpr_at_fpr
+        As in `risk_to_gdp`, as are errors.
 
     Returns
     -------
     float
         ε of the Gaussian mechanism at δ. For a mechanism of which (ε, δ) is all that is known, it
         promises less: look at ``tpr_at_fpr(fpr, epsilon=..., delta=...)``.
-
-    Raises
-    ------
-    ValueError
-        If a number is out of range, or no ceiling is given.
 
     Examples
     --------

@@ -70,10 +70,7 @@ def test_no_record_moves_the_law_by_more_than_epsilon(relation: str, factor: int
 
 def test_it_is_charged_and_on_record() -> None:
     mechanism = NoisyMaxMechanism(1, 0.5, "replace_one")
-    with (
-        PrivacyLedger(neighboring_relation="replace_one") as ledger,
-        release_hook.record() as tape,
-    ):
+    with PrivacyLedger(neighboring_relation="replace_one") as ledger, release_hook.record() as tape:
         place = mechanism.release([0, 1000])
     assert place == 1
     assert [entry.event for entry in ledger.entries] == [PureDpEvent(0.5)]
