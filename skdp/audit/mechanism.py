@@ -39,7 +39,7 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from dp_accounting.dp_event import DpEvent
@@ -255,33 +255,18 @@ def _share(ordered: np.ndarray, thresholds: np.ndarray) -> np.ndarray:
     return np.searchsorted(ordered, thresholds, side="right") / len(ordered)
 
 
-class _Rate(NamedTuple):
-    """A rate of errors, observed and claimed: an interval for each."""
-
-    errors: str
-    observed: Any
-    claimed: Any
-    counted: Any
-    known: Any
-
-    @property
-    def gap(self) -> float:
-        """How far the observed interval is below the claimed one; negative if above."""
-        if self.observed[1] < self.claimed[0]:
-            return self.claimed[0] - self.observed[1]
-        return min(0.0, self.claimed[1] - self.observed[0])
-
-
-def _rate(name: str, errors: np.ndarray, law: np.ndarray, level: float) -> _Rate:
+def _rates(errors: np.ndarray, law: np.ndarray, level: float) -> np.ndarray:
+    """Interval of a rate of errors as observed and as claimed, and the two rates."""
     # Of the error probability a hundredth goes to the simulation of the claimed law.
-    seen = limits(int(errors.sum()), len(errors), 0.99 * level)
-    known = limits(int(law.sum()), len(law), 0.01 * level)
-    return _Rate(name, seen, known, float(errors.mean()), float(law.mean()))
+    observed = limits(int(errors.sum()), len(errors), 0.99 * level)
+    claimed = limits(int(law.sum()), len(law), 0.01 * level)
+    return np.array([*observed, *claimed, errors.mean(), law.mean()])
 
 
-def _together(first: _Rate, second: _Rate) -> _Rate:
-    sums = (np.add(a, b) for a, b in zip(first[1:], second[1:], strict=True))
-    return _Rate(f"{first.errors} and {second.errors}", *sums)
+def _gap(rates: np.ndarray) -> float:
+    """How far the observed interval is below the claimed one; negative if above."""
+    low, high, least, most = rates[:4]
+    return least - high if high < least else min(0.0, most - low)
 
 
 def _departure(arms: Any, laws: Any, thresholds: np.ndarray, level: float) -> str:
@@ -294,13 +279,13 @@ def _departure(arms: Any, laws: Any, thresholds: np.ndarray, level: float) -> st
     (present, absent), (present_law, absent_law) = arms, laws
     each = level / (2 * len(thresholds))
     between = thresholds <= np.median(present_law)
-    alarms = [_rate("false alarms", absent > t, absent_law > t, each) for t in thresholds]
-    misses = [_rate("misses", ~(present > t), present_law <= t, each) for t in thresholds]
-    rates = alarms + misses
-    if any(rate.gap < 0 for rate in alarms):
+    alarms = [_rates(absent > t, absent_law > t, each) for t in thresholds]
+    misses = [_rates(~(present > t), present_law <= t, each) for t in thresholds]
+    found = [*(("false alarms", rate) for rate in alarms), *(("misses", rate) for rate in misses)]
+    if any(_gap(rate) < 0 for rate in alarms):
         pairs = zip(alarms, misses, between, strict=True)
-        rates = [_together(a, m) for a, m, inside in pairs if inside]
-    worst = max(rates, key=lambda rate: rate.gap, default=None)
-    if worst is None or worst.gap <= 0:
+        found = [("false alarms and misses", a + m) for a, m, inside in pairs if inside]
+    errors, worst = max(found, key=lambda rate: _gap(rate[1]), default=("", np.zeros(6)))
+    if _gap(worst) <= 0:
         return ""
-    return f"{worst.counted:.3g} {worst.errors}, where the claim has {worst.known:.3g}"
+    return f"{worst[4]:.3g} {errors}, where the claim has {worst[5]:.3g}"

@@ -144,57 +144,49 @@ def pld(terms: Terms, relation: Relation, *, rough: bool = False) -> Curve:
     bounded = (term for term in terms if not isinstance(term, GaussianTerm))
     if (n_bounded := sum(term.n_mechanisms for term in bounded)) > PLD_MAX_BOUNDED:
         raise NoBoundError(f"'pld' composes {PLD_MAX_BOUNDED} pure releases, not {n_bounded}")
-    found = _PLD(fewer_levels(terms, relation), relation, rough)
-    return Curve(found.epsilon, found.delta)
+    terms = fewer_levels(terms, relation)
+    # Rounding of the Fourier transforms: 2e-17 per composition was seen; 50 times that here.
+    error = 1e-15 * sum(term.n_mechanisms for term in terms)
 
-
-class _PLD:
-    """dp-accounting's discretised privacy loss distribution, rounded up.
-
-    The grid is chosen when the curve is read. By default it resolves the central-limit μ; where
-    that asks for very many points, a rough pass finds out whether ε itself is on a larger scale, as
-    it is when ε comes from rare large losses, and a wider grid is enough.
-    """
-
-    def __init__(self, terms: Terms, relation: Relation, rough: bool) -> None:
-        self._terms, self._relation, self._rough = terms, relation, rough
-        self._n_mechanisms = sum(term.n_mechanisms for term in terms)
-        # Rounding of the Fourier transforms: 2e-17 per composition was seen; 50 times that here.
-        self._delta_error = 1e-15 * self._n_mechanisms
-
-    def epsilon(self, delta: float) -> float:
-        """Refuse a δ at which the Fourier transform's rounding counts."""
-        if delta < (least := max(PLD_MIN_DELTA, 2 * self._delta_error)):
+    def epsilon(delta: float) -> float:
+        if delta < (least := max(PLD_MIN_DELTA, 2 * error)):
             raise NoBoundError(f"'pld' needs delta >= {least:g}; use 'rdp'")
-        return self._read("get_epsilon_for_delta", delta - self._delta_error, 0.0)
+        return read("get_epsilon_for_delta", delta - error, 0.0)
 
-    def delta(self, epsilon: float) -> float:
-        """Never below the least δ that the discretisation resolves."""
-        found = self._read("get_delta_for_epsilon", epsilon, epsilon)
-        return min(1.0, max(found + self._delta_error, PLD_MIN_DELTA))
+    def delta(epsilon: float) -> float:  # never below the least that the discretisation resolves
+        found = read("get_delta_for_epsilon", epsilon, epsilon)
+        return min(1.0, max(found + error, PLD_MIN_DELTA))
 
-    def _read(self, direction: str, at: float, epsilon: float) -> float:
-        width, spread = discretisation(self._terms, self._relation, epsilon)
-        if self._rough:
-            return self._ask(direction, at, max(8 * width, spread / _PLD_MANY_POINTS))
+    def read(direction: str, at: float, epsilon: float) -> float:
+        width, spread = discretisation(terms, relation, epsilon)
+        ask = partial(_composed, terms, relation, direction, at)
+        if rough:
+            return ask(max(8 * width, spread / _PLD_MANY_POINTS))
+        # The grid resolves the central-limit μ; where that asks for very many points, a rough pass
+        # finds out whether ε itself is on a larger scale, as where it comes from rare large losses.
         if spread / width > _PLD_MANY_POINTS and direction == "get_epsilon_for_delta":
-            rough = self._ask(direction, at, max(width, spread / _PLD_MANY_POINTS))
-            width, _ = discretisation(self._terms, self._relation, rough)
-        return self._ask(direction, at, max(width, spread / _PLD_MAX_POINTS))
+            wide = ask(max(width, spread / _PLD_MANY_POINTS))
+            width, _ = discretisation(terms, relation, wide)
+        return ask(max(width, spread / _PLD_MAX_POINTS))
 
-    def _ask(self, direction: str, at: float, width: float) -> float:
-        width = max(width, composed_spread(self._terms, self._relation) / _PLD_MAX_COMPOSED)
-        total = privacy_loss_distribution.identity(value_discretization_interval=width)
-        try:
-            with np.errstate(over="raise", invalid="raise"):
-                for term in self._terms:
-                    step = term.pld(self._relation, width, math.log(1e-14 / self._n_mechanisms))
-                    total = total.compose(self_compose(step, term.n_mechanisms))
-        except FloatingPointError:  # of the convolution of very many steps
-            return math.inf if direction == "get_epsilon_for_delta" else 1.0
-        finally:
-            forget_transforms()
-        return _ROUND_UP * float(getattr(total, direction)(at))
+    return Curve(epsilon, delta)
+
+
+def _composed(terms: Terms, relation: Relation, direction: str, at: float, width: float) -> float:
+    """Ask dp-accounting's discretised privacy loss distribution, and round up."""
+    width = max(width, composed_spread(terms, relation) / _PLD_MAX_COMPOSED)
+    total = privacy_loss_distribution.identity(value_discretization_interval=width)
+    log_mass = math.log(1e-14 / sum(term.n_mechanisms for term in terms))
+    try:
+        with np.errstate(over="raise", invalid="raise"):
+            for term in terms:
+                step = term.pld(relation, width, log_mass)
+                total = total.compose(self_compose(step, term.n_mechanisms))
+    except FloatingPointError:  # of the convolution of very many steps
+        return math.inf if direction == "get_epsilon_for_delta" else 1.0
+    finally:
+        forget_transforms()
+    return _ROUND_UP * float(getattr(total, direction)(at))
 
 
 def forget_transforms() -> None:

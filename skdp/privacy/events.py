@@ -140,7 +140,7 @@ def terms_of(event: DpEvent) -> tuple[Term, ...]:
     one.
     """
     # Terms are dataclasses and no tuples: a Gaussian term must never equal a posterior term.
-    counts: dict[Term, int] = {}
+    counts: dict[Any, int] = {}
     for term, count in _flatten(event, 1):
         counts[term] = counts.get(term, 0) + count
     joined = (replace(term, count=count) for term, count in counts.items() if count > 0)

@@ -34,15 +34,12 @@ class NoBoundError(ValueError):
     """An accountant has nothing valid to say of these terms."""
 
 
-class _Declared:
+class Term:
+    """``count`` mechanisms of one kind, as the accountants see them; kinds are dataclasses."""
+
     # Fields or properties of each kind: what has no noise multiplier gives what comes closest.
     noise_multiplier: float
     count: int
-
-
-@dataclass(frozen=True)
-class Term(_Declared):
-    """``count`` mechanisms of one kind, as the accountants see them."""
 
     @property
     def noiseless(self) -> bool:
@@ -175,8 +172,46 @@ class LaplaceTerm(Term):
         return SelfComposedDpEvent(laplace, self.count)
 
 
+class _PureTerm(Term):
+    """Mechanisms of a pure ε."""
+
+    @property
+    def bounds(self) -> tuple[float, float, float]:
+        """ε, range of the log-ratio of neighbours, and ρ of zero-concentrated privacy."""
+        raise NotImplementedError
+
+    @property
+    def noise_multiplier(self) -> float:
+        """The reciprocal of ε."""
+        return 1 / self.bounds[0]
+
+    def gdp(self, relation: Relation) -> float:
+        """That of logistic laws (PRIVACY §4)."""
+        return math.sqrt(self.n_mechanisms) * bounded_range_mu(self.bounds[1])
+
+    def pure(self, relation: Relation) -> float:
+        """They add up."""
+        return self.n_mechanisms * self.bounds[0]
+
+    def pld(self, relation: Relation, width: float, log_mass: float) -> PrivacyLossDistribution:
+        """That of one bit of randomised response, which flips with probability 1/(1 + e^ε).
+
+        No ε-DP mechanism is easier to tell apart (Kairouz, Oh & Viswanath 2017).
+        """
+        return privacy_loss_distribution.from_randomized_response(
+            noise_parameter=2 / (1 + math.exp(min(self.bounds[0], 700.0))),
+            num_buckets=2,
+            value_discretization_interval=width,
+            neighboring_relation=NeighboringRelation.REPLACE_ONE,
+        )
+
+    def rdp(self, relation: Relation, selecting: bool) -> DpEvent:
+        """Through zero-concentrated privacy."""
+        return SelfComposedDpEvent(dp_event.ZCDpEvent(rho=self.bounds[2]), self.n_mechanisms)
+
+
 @dataclass(frozen=True)
-class PosteriorTerm(Term):
+class PosteriorTerm(_PureTerm):
     """``count`` times ``n_samples`` draws of one distribution of log-density range ``eta``."""
 
     eta: float
@@ -184,72 +219,27 @@ class PosteriorTerm(Term):
     count: int
 
     @property
-    def noise_multiplier(self) -> float:
-        """The reciprocal of the range."""
-        return 1 / self.eta
-
-    @property
     def n_mechanisms(self) -> int:
         """Each draw is one."""
         return self.count * self.n_samples
 
-    def gdp(self, relation: Relation) -> float:
-        """That of logistic laws (PRIVACY §4)."""
-        return math.sqrt(self.n_mechanisms) * bounded_range_mu(self.eta)
-
-    def pure(self, relation: Relation) -> float:
-        """The range of all draws together."""
-        return self.count * self.n_samples * self.eta
-
-    def pld(self, relation: Relation, width: float, log_mass: float) -> PrivacyLossDistribution:
-        """That of randomised response, which bounds every mechanism of a pure ε."""
-        return _randomized_response(self.eta, width)
-
-    def rdp(self, relation: Relation, selecting: bool) -> DpEvent:
-        """Through zero-concentrated privacy."""
-        zcdp = dp_event.ZCDpEvent(rho=self.eta**2 / 8)  # bounded range η is η²/8-zCDP
-        return SelfComposedDpEvent(zcdp, self.n_mechanisms)
+    @property
+    def bounds(self) -> tuple[float, float, float]:
+        """Of a bounded range."""
+        return self.eta, self.eta, self.eta**2 / 8
 
 
 @dataclass(frozen=True)
-class PureTerm(Term):
+class PureTerm(_PureTerm):
     """``count`` mechanisms of a pure ε, which holds under the relation, and nothing else known."""
 
     epsilon: float
     count: int
 
     @property
-    def noise_multiplier(self) -> float:
-        """The reciprocal of ε."""
-        return 1 / self.epsilon
-
-    def gdp(self, relation: Relation) -> float:
-        """That of randomised response: the log-ratio of an ε-DP mechanism has a range of 2ε."""
-        return math.sqrt(self.count) * bounded_range_mu(2 * self.epsilon)
-
-    def pure(self, relation: Relation) -> float:
-        """They add up."""
-        return self.count * self.epsilon
-
-    def pld(self, relation: Relation, width: float, log_mass: float) -> PrivacyLossDistribution:
-        """That of randomised response."""
-        return _randomized_response(self.epsilon, width)
-
-    def rdp(self, relation: Relation, selecting: bool) -> DpEvent:
-        """Through zero-concentrated privacy (Bun & Steinke 2016, Proposition 1.4)."""
-        zcdp = dp_event.ZCDpEvent(rho=self.epsilon**2 / 2)
-        return SelfComposedDpEvent(zcdp, self.count)
-
-
-def _randomized_response(epsilon: float, width: float) -> PrivacyLossDistribution:
-    # An ε-DP mechanism is never easier to tell apart than one bit of randomised response
-    # (Kairouz, Oh & Viswanath 2017), which flips with probability 1/(1 + e^ε).
-    return privacy_loss_distribution.from_randomized_response(
-        noise_parameter=2 / (1 + math.exp(min(epsilon, 700.0))),
-        num_buckets=2,
-        value_discretization_interval=width,
-        neighboring_relation=NeighboringRelation.REPLACE_ONE,
-    )
+    def bounds(self) -> tuple[float, float, float]:
+        """Of randomised response (Bun & Steinke 2016, Proposition 1.4)."""
+        return self.epsilon, 2 * self.epsilon, self.epsilon**2 / 2
 
 
 @dataclass(frozen=True)
