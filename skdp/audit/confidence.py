@@ -52,6 +52,7 @@ S&P 2021; *Tight Auditing of Differentially Private Machine Learning*, USENIX Se
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -156,19 +157,19 @@ def lower_bound(
     in_range(0, n_with, misses=misses, closed="both")
     in_range(0, n_without, alarms=alarms, closed="both")
     level = 1.0 - in_range(0.0, 1.0, confidence=confidence)
-    test = _Test(frame, int(misses), n_with, int(alarms), n_without, level)
-    least = test.observed
+    limits_of = _all_limits(n_without, level / 2), _all_limits(n_with, level / 2)
+    least = float(frame.strength(limits_of[0][int(alarms)], limits_of[1][int(misses)]))
     if least == -math.inf:
         return 0.0
-    low, high = least, max(least, 0.0) + 0.1
-    if test.p_value(max(low, 0.0)) > level:  # the rounding of the supremum ate what it would gain
-        return max(0.0, low)
-    while high < _MOST and test.p_value(high) <= level:
+    p_value = _p_values(frame, least, limits_of, int(alarms), level)
+    low, high = max(least, 0.0), max(least, 0.0) + 0.1
+    if p_value(low) > level:  # the rounding of the supremum ate what it would gain
+        return low
+    while high < _MOST and p_value(high) <= level:
         low, high = high, 2 * high
-    low = max(low, 0.0)
     while high - low > 1e-4 * (1 + low):
         middle = (low + high) / 2
-        low, high = (middle, high) if test.p_value(middle) <= level else (low, middle)
+        low, high = (middle, high) if p_value(middle) <= level else (low, middle)
     return low
 
 
@@ -203,31 +204,29 @@ def _all_limits(n: int, level: float) -> np.ndarray:
     return upper_limit(np.arange(n + 1), n, level)
 
 
-class _Test:
-    """p-values of one pair of counts under every curve of a frame."""
+def _p_values(
+    frame: Frame,
+    observed: float,
+    limits_of: tuple[np.ndarray, np.ndarray],
+    alarms: int,
+    level: float,
+) -> Callable[[float], float]:
+    """Probability of a T as large as observed, at most, under the curve of a strength."""
+    alpha, beta = limits_of
+    n_with, n_without = len(beta) - 1, len(alpha) - 1
+    # For each number of alarms, the most misses with which T would be as large as observed.
+    # The rounding of the curve is to the safe side: the observed counts must be among them.
+    most = frame.tradeoff(observed, alpha) * (1 + 1e-9) + 1e-14
+    most_misses = np.searchsorted(beta, most, side="right") - 1
+    low, high = limits(alarms, n_without, _BOOS * level)
+    # Cells of equal width on the scale on which a binomial has constant spread.
+    angles = np.linspace(math.asin(math.sqrt(low)), math.asin(math.sqrt(high)), _CELLS + 1)
+    edges = np.clip(np.sin(angles) ** 2, 0.0, 1.0)
+    alarm_law = _binomial(n_without, edges[:-1])
 
-    def __init__(
-        self, frame: Frame, misses: int, n_with: int, alarms: int, n_without: int, level: float
-    ) -> None:
-        self._frame, self._n_with, self._level = frame, n_with, level
-        alpha, beta = _all_limits(n_without, level / 2), _all_limits(n_with, level / 2)
-        self.observed = float(frame.strength(alpha[alarms], beta[misses]))
-        # For each number of alarms, the most misses with which T would be as large as observed.
-        # The rounding of the curve is to the safe side: the observed counts must be among them.
-        if self.observed > -math.inf:
-            most = frame.tradeoff(self.observed, alpha) * (1 + 1e-9) + 1e-14
-            self._most_misses = np.searchsorted(beta, most, side="right") - 1
-        low, high = limits(alarms, n_without, _BOOS * level)
-        # Cells of equal width on the scale on which a binomial has constant spread.
-        angles = np.linspace(math.asin(math.sqrt(low)), math.asin(math.sqrt(high)), _CELLS + 1)
-        edges = np.clip(np.sin(angles) ** 2, 0.0, 1.0)
-        self._right = edges[1:]
-        self._alarm_law = _binomial(n_without, edges[:-1])
+    def p_value(strength: float) -> float:
+        up_to = _binomial(n_with, frame.tradeoff(strength, edges[1:])).cumsum(axis=1)
+        few = np.where(most_misses >= 0, up_to[:, np.maximum(most_misses, 0)], 0.0)
+        return float((alarm_law * few).sum(axis=1).max()) + _BOOS * level
 
-    def p_value(self, strength: float) -> float:
-        """Probability of a T as large as observed, at most, under the curve of a strength."""
-        beta = self._frame.tradeoff(strength, self._right)
-        found = self._most_misses >= 0
-        up_to = _binomial(self._n_with, beta).cumsum(axis=1)
-        few = np.where(found, up_to[:, np.maximum(self._most_misses, 0)], 0.0)
-        return float((self._alarm_law * few).sum(axis=1).max()) + _BOOS * self._level
+    return p_value

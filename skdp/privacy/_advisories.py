@@ -34,7 +34,7 @@ _REJECTION = (
 
 def as_known_today(report: PrivacyReport) -> PrivacyReport:
     """Return the report, not valid where an advisory disproves it; warn where one may apply."""
-    doubts = list(_doubts(report)) if _is_old(report) else list(_later_doubts(report))
+    doubts = list(_doubts(report)) if math.isfinite(report.epsilon) else []
     report = not_disproved(report)
     if _REJECTION in report.unaccounted:
         warnings.warn(f"This report is no guarantee: {_REJECTION}.", PrivacyWarning, stacklevel=3)
@@ -50,17 +50,21 @@ def as_known_today(report: PrivacyReport) -> PrivacyReport:
 
 def not_disproved(report: PrivacyReport) -> PrivacyReport:
     """Return the report, not valid where an advisory disproves it."""
-    if not (_is_old(report) and "by the rejection sampler" in report.sampling):
+    disproved = OLD.match(report.skdp_version) and "by the rejection sampler" in report.sampling
+    if not (disproved and math.isfinite(report.epsilon)):
         return report
     unaccounted = tuple(dict.fromkeys((*report.unaccounted, _REJECTION)))
     return replace(report, valid=False, unaccounted=unaccounted)
 
 
-def _is_old(report: PrivacyReport) -> bool:
-    return bool(OLD.match(report.skdp_version)) and math.isfinite(report.epsilon)
-
-
 def _doubts(report: PrivacyReport) -> Iterator[str]:
+    if _SECOND.match(report.skdp_version) and ", of part " in report.sampling:
+        yield (
+            "advisory 8, if rows or targets were changed in place after DisjointSplit.take, were "
+            "not those of one part, had a row twice, or were split by other labels than persons'"
+        )
+    if not OLD.match(report.skdp_version):
+        return
     if _is_sgld(report):
         yield "advisory 2, if this is DP-SGLD with a module in double precision"
     inferred = "classes" in report.inferred_public_facts
@@ -70,16 +74,6 @@ def _doubts(report: PrivacyReport) -> Iterator[str]:
         yield "advisory 4, if a trial of this search fitted private estimators of its own"
     if inferred and not check_relation(report.neighboring_relation).n_is_public:
         yield "advisory 6, if there were more than half as many classes as rows"
-
-
-def _later_doubts(report: PrivacyReport) -> Iterator[str]:
-    """What may be wrong with a report of 0.2.0."""
-    is_finite = math.isfinite(report.epsilon)
-    if _SECOND.match(report.skdp_version) and is_finite and ", of part " in report.sampling:
-        yield (
-            "advisory 8, if rows or targets were changed in place after DisjointSplit.take, were "
-            "not those of one part, had a row twice, or were split by other labels than persons'"
-        )
 
 
 def _is_sgld(report: PrivacyReport) -> bool:

@@ -224,7 +224,7 @@ def _log_sums(η, k, m, τ, log_α, log_β, log_choose) -> np.ndarray:
     total = np.sum(np.exp(terms - top[:, None]), axis=1)
     low, last = i[:, -1], log_P[:, -1]
     log_r = _log_fall(k, low, log_α, log_β)
-    rest = np.where(log_r < 0, last + log_r - _log1m(log_r), 0.0)
+    rest = np.where(log_r < 0, last + log_r - _log1mexp(-np.minimum(log_r, -1e-300)), 0.0)
     rest = np.where(low > 0, rest, -np.inf)
     return np.logaddexp(top + np.log(total), rest)
 
@@ -249,11 +249,6 @@ def _log_bound(η, k, m, τ, log_α, log_β, log_pmf) -> np.ndarray:
     numerator = -np.expm1(-τ) + r * (np.exp(-τ) - math.exp(-η))
     tail = log_pmf + np.log(numerator) - np.log1p(-r) - np.log1p(-r * math.exp(-η))
     return np.where(falls, np.minimum(tail, bulk), bulk) + 1e-9
-
-
-def _log1m(log_r) -> np.ndarray:
-    """Logarithm of 1 − r for r < 1; 0 elsewhere."""
-    return np.where(log_r < 0, np.log(-np.expm1(np.minimum(log_r, -1e-300))), 0.0)
 
 
 def _log1mexp(x):

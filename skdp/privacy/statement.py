@@ -181,7 +181,8 @@ def sections(report: PrivacyReport) -> list[Section]:
         ("tuning", report.tuning),
         ("accountant", report.accountant),
     ]
-    declared = [(name, given or "nothing") for name, _, given in _partitioned(report.settings)]
+    settings = (line.partition(": ") for line in report.settings)
+    declared = [(name, given or "nothing") for name, _, given in settings]
     found = [
         Section("Statement", statement),
         Section("Not accounted", _lines(report.unaccounted)),
@@ -196,10 +197,6 @@ def sections(report: PrivacyReport) -> list[Section]:
 
 def _lines(texts: Iterable[str]) -> list[tuple[str, ...]]:
     return [(text,) for text in texts]
-
-
-def _partitioned(settings: Iterable[str]) -> Iterable[tuple[str, str, str]]:
-    return (line.partition(": ") for line in settings)
 
 
 def markdown(report: PrivacyReport, title: str, level: int) -> str:

@@ -8,15 +8,23 @@ import pytest
 from skdp import DPPCA, DPQuantileScaler, DPStandardScaler
 from skdp.engine import release_hook
 from skdp.fitting.streams import Streams
-from skdp.mechanisms import GaussianMechanism, LaplaceMechanism, QuantileMechanism
+from skdp.mechanisms import (
+    GaussianMechanism,
+    GeometricMechanism,
+    LaplaceMechanism,
+    NoisyMaxMechanism,
+    QuantileMechanism,
+)
 from skdp.privacy import BudgetExceededError, PrivacyLedger
 from skdp.relations import RELATIONS
 
-VALUES = np.linspace(-0.5, 0.5, 6)
+VALUES = np.arange(-3, 3)
 MECHANISMS = [
     GaussianMechanism(record_norm=1.0, scale=2.0),
     LaplaceMechanism(record_norm=1.0, scale=2.0),
     QuantileMechanism(quantile=0.5, lower=-1.0, upper=1.0, epsilon=0.5),
+    GeometricMechanism(record_norm=1, epsilon=0.5),
+    NoisyMaxMechanism(record_range=1, epsilon=0.5),
 ]
 each = pytest.mark.parametrize("mechanism", MECHANISMS, ids=lambda m: type(m).__name__)
 
@@ -100,7 +108,7 @@ def test_a_stream_of_the_caller_s_is_charged_as_nominal(mechanism):
 )
 def test_a_transformer_is_charged_as_a_whole_and_not_by_its_mechanisms(transformer):
     with PrivacyLedger() as ledger, release_hook.record() as tape:
-        transformer.fit(VALUES.reshape(3, 2))
+        transformer.fit(VALUES.reshape(3, 2) / 6)
     assert [entry.label for entry in ledger.entries] == [type(transformer).__name__]
     assert ledger.entries[0].event == transformer.privacy_.event
     assert tape

@@ -48,24 +48,36 @@ def log_weight(segments):
     return np.log(np.ldexp(1.0 * segments.mantissa, -53 - segments.halvings))
 
 
-def exact_laws(mechanism, *data_sets):
-    """Log-probabilities of one point, a row a data set, and sizes, on the common segments."""
-    segments = [mechanism._segments(np.array(data, dtype=float)) for data in data_sets]
+def laws_of(mechanism, data_sets):
+    """Log-probabilities of one point, and d, a row a data set, and sizes, on common segments.
+
+    A data set is the values, and what stands beside them.
+    """
+    segments = [mechanism._segments(*data) for data in data_sets]
     first = np.unique(np.concatenate([s.first for s in segments]))
     size = np.diff(first, append=module.GRID + 1)
-    laws = []
-    for s in segments:
-        here = log_weight(s)[np.searchsorted(s.first, first, side="right") - 1]
-        laws.append(here - logsumexp(here, b=size))
-    return np.array(laws), size
-
-
-def misses(mechanism, *data_sets):
-    """d of every data set on the common segments."""
-    laws = [mechanism._segments(np.array(data, dtype=float)) for data in data_sets]
-    first = np.unique(np.concatenate([s.first for s in laws]))
     rate = (mechanism.epsilon - 4 * module.WEIGHT_ERROR) / mechanism.sensitivity
-    return [-log_weight(s)[np.searchsorted(s.first, first, "right") - 1] / rate for s in laws]
+    here = [log_weight(s)[np.searchsorted(s.first, first, side="right") - 1] for s in segments]
+    laws = [weights - logsumexp(weights, b=size) for weights in here]
+    return np.array(laws), -np.array(here) / rate, size
+
+
+def laws_of_rows(mechanism, *data_sets):
+    """The same, of values alone."""
+    return laws_of(mechanism, [(np.array(data, dtype=float),) for data in data_sets])
+
+
+def exact_laws(mechanism, *data_sets):
+    laws, _, size = laws_of_rows(mechanism, *data_sets)
+    return laws, size
+
+
+def assert_private(mechanism, laws, d):
+    """The loss is at most ε, its range too, and d moves over the sensitivity at most."""
+    one, two = laws
+    assert np.abs(one - two).max() <= mechanism.epsilon + 1e-9
+    assert np.ptp(one - two) <= mechanism.epsilon + 1e-9
+    assert np.ptp(d[0] - d[1]) <= mechanism.sensitivity + 1e-9
 
 
 @given(st.lists(st.floats(-1.5, 2.5), max_size=8), QUANTILES, st.sampled_from(RELATIONS))
@@ -76,10 +88,9 @@ def test_the_law_is_the_definition_on_a_small_grid(data, q, relation):
         (law,), size = exact_laws(mechanism, data)
     points = np.linspace(-1.0, 2.0, 13)
     rounded = [min(points, key=lambda t: abs(t - x)) for x in data]
-    d = []
+    rank, d = round(q * 2**30) / 2**30 * len(data), []
     for t in points:
         below, up_to = sum(x < t for x in rounded), sum(x <= t for x in rounded)
-        rank = round(q * 2**30) / 2**30 * len(data)
         d.append(0.0 if below <= rank <= up_to else min(abs(below - rank), abs(up_to - rank)))
     slow = -1.3 / mechanism.sensitivity * np.array(d)
     np.testing.assert_allclose(np.repeat(law, size), slow - logsumexp(slow), atol=1e-9)
@@ -90,12 +101,8 @@ def test_the_law_is_the_definition_on_a_small_grid(data, q, relation):
 def test_exact_privacy_loss_is_at_most_epsilon(relation, data, record, other, place, q, log_eps):
     mechanism = QuantileMechanism(q, 0.0, 1.0, 10**log_eps, relation)
     pair = neighbours(data, record, other, place, relation)
-    (one, two), size = exact_laws(mechanism, *pair)
-    loss = one - two
-    assert np.abs(loss).max() <= mechanism.epsilon + 1e-9
-    assert loss.max() - loss.min() <= mechanism.epsilon + 1e-9
-    d = misses(mechanism, *pair)
-    assert np.ptp(d[0] - d[1]) <= mechanism.sensitivity + 1e-9
+    (one, two), d, size = laws_of_rows(mechanism, *pair)
+    assert_private(mechanism, (one, two), d)
     # The event: Laplace noise of the same ε is less private at every e, in both directions.
     for epsilon in np.linspace(0, mechanism.epsilon, 9):
         laplace = -math.expm1((epsilon - mechanism.epsilon) / 2)
@@ -118,9 +125,8 @@ TIGHT = [
 @pytest.mark.parametrize(("q", "relation", "one", "two"), TIGHT)
 def test_the_sensitivity_is_attained_so_no_smaller_one_would_do(q, relation, one, two):
     mechanism = QuantileMechanism(q, 0.0, 1.0, 2.0, relation)
-    d = misses(mechanism, one, two)
+    (p, r), d, _ = laws_of_rows(mechanism, one, two)
     assert np.ptp(d[0] - d[1]) == pytest.approx(mechanism.sensitivity, rel=1e-12)
-    (p, r), _ = exact_laws(mechanism, one, two)
     assert np.abs(p - r).max() == pytest.approx(2.0, rel=1e-4)
 
 
@@ -278,23 +284,13 @@ def test_narrow_numpy_numbers_are_numbers():
     assert 100 <= narrow.release(np.full(2000, 100, dtype=np.uint8)) <= 100.0001
 
 
-@bundled(
-    ("name", "bad"),
-    [
-        ("quantile", -0.1),
-        ("quantile", 1.1),
-        ("lower", 1.0),
-        ("lower", 2.0),
-        ("lower", -1e200),
-        ("upper", 1e200),
-        ("epsilon", 0.0),
-        ("epsilon", -1.0),
-        ("epsilon", 1e-300),
-        ("epsilon", 1e10),
-        ("neighboring_relation", "unknown"),
-        ("neighboring_relation", None),
-    ],
-)
+BEYOND = {
+    "quantile": [-0.1, 1.1], "lower": [1.0, 2.0, -1e200], "upper": [1e200],
+    "epsilon": [0.0, -1.0, 1e-300, 1e10], "neighboring_relation": ["unknown", None],
+}  # fmt: skip
+
+
+@bundled(("name", "bad"), [(name, bad) for name, values in BEYOND.items() for bad in values])
 def test_fields_out_of_range_are_refused_by_name(name, bad):
     with pytest.raises(ValueError, match=f"Expected {name}="):
         QuantileMechanism(**{**PARAMETERS, name: bad})
@@ -401,30 +397,14 @@ def laws_of_persons(mechanism, *data_sets):
     return laws_of(mechanism, [of_persons(persons) for persons in data_sets])
 
 
-def laws_of(mechanism, data_sets):
-    """The same of values, and what stands beside them."""
-    segments = [mechanism._segments(*data) for data in data_sets]
-    first = np.unique(np.concatenate([s.first for s in segments]))
-    size = np.diff(first, append=module.GRID + 1)
-    rate = (mechanism.epsilon - 4 * module.WEIGHT_ERROR) / mechanism.sensitivity
-    laws, d = [], []
-    for s in segments:
-        here = log_weight(s)[np.searchsorted(s.first, first, side="right") - 1]
-        laws.append(here - logsumexp(here, b=size))
-        d.append(-here / rate)
-    return np.array(laws), np.array(d), size
-
-
 @pytest.mark.parametrize("relation", RELATIONS)
 @given(st.lists(PERSON, max_size=4), PERSON, PERSON, QUANTILES, st.floats(-3, 1.5))
 def test_privacy_loss_of_all_rows_of_a_person(relation, others, person, other, q, log_eps):
     mechanism = QuantileMechanism(q, 0.0, 1.0, 10**log_eps, f"{relation}_group")
     second = {"zero_out": [[]], "add_or_remove_one": [], "replace_one": [other]}[relation]
     pair = [[*others[:2], person, *others[2:]], [*others[:2], *second, *others[2:]]]
-    (one, two), d, _ = laws_of_persons(mechanism, *pair)
-    assert np.abs(one - two).max() <= mechanism.epsilon + 1e-9
-    assert np.ptp(one - two) <= mechanism.epsilon + 1e-9
-    assert np.ptp(d[0] - d[1]) <= mechanism.sensitivity + 1e-9
+    laws, d, _ = laws_of_persons(mechanism, *pair)
+    assert_private(mechanism, laws, d)
 
 
 def test_a_person_with_many_rows_counts_as_one():
@@ -507,10 +487,8 @@ def test_privacy_loss_of_weighted_records(persons, relation, rest, own, other, q
         rest, own, other = rest[:0] + [[row] for rows in rest for row in rows], own[:1], other[:1]
     second = [other] if relation == "replace_one" else []
     pair = [[*rest[:2], own, *rest[2:]], [*rest[:2], *second, *rest[2:]]]
-    (one, two), d, _ = laws_of_weighted(mechanism, *pair, persons=persons)
-    assert np.abs(one - two).max() <= mechanism.epsilon + 1e-9
-    assert np.ptp(one - two) <= mechanism.epsilon + 1e-9
-    assert np.ptp(d[0] - d[1]) <= mechanism.sensitivity + 1e-9
+    laws, d, _ = laws_of_weighted(mechanism, *pair, persons=persons)
+    assert_private(mechanism, laws, d)
 
 
 @pytest.mark.parametrize(("q", "relation", "one", "two"), TIGHT)
@@ -641,13 +619,8 @@ def test_each_value_is_in_one_cell(monkeypatch):
     found = laws_of_cells(monkeypatch, 1e9, "zero_out", persons)
     assert [mechanism.lower for mechanism, _ in found] == [0.0, 0.5]
     # Without noise to speak of, the point with the rank that was asked for: 4 values and 2.
-    answers = split(
-        CELLS,
-        of_persons(persons)[0],
-        Streams()("noise"),
-        epsilon=1e9,
-        neighboring_relation="zero_out",
-    )
+    told = {"epsilon": 1e9, "neighboring_relation": "zero_out"}
+    answers = split(CELLS, of_persons(persons)[0], Streams()("noise"), **told)
     assert answers[0] == pytest.approx(0.1, abs=1e-8)
     assert answers[1] == 0.5
     assert 0.6 - 1e-8 <= answers[2] <= 1.0

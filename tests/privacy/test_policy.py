@@ -183,22 +183,28 @@ def test_entries_of_a_ledger_have_the_version_that_wrote_them(folder, capsys, mo
     assert main(["--policy", "any.toml", "none.ledger"]) == 0
 
 
+BOTH = "epsilon = 1\ndelta = 1e-5\n"
+WRONG = {
+    "epsilon = 1.0": "delta missing",
+    "epsilon = '1'\ndelta = 1e-5": "epsilon='1'",
+    "epsilon = nan\ndelta = 1e-5": "epsilon=nan",
+    "epsilon = inf\ndelta = 1e-5": "epsilon=inf",
+    "epsilon = true\ndelta = 1e-5": "epsilon=True",
+    "epsilon = 1\ndelta = 1.0": "delta=1.0",
+    f"{BOTH}ceiling = 2": "unknown keys ceiling",
+    f"{BOTH}unit = 'person'": "unit='person'",
+    f"{BOTH}seeded = 'allowed'": "seeded='allowed'",
+    f"{BOTH}relations = 'zero_out'": "relations='zero_out'",
+    f"{BOTH}relations = ['zero']": "'zero'",
+    f"{BOTH}min_version = 'new'": "'new' is not a version",
+    f"{BOTH}epsilon = 2": "verwrite",
+}
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("[survey]\nepsilon = 1.0\n", "delta missing"),
-        ("[survey]\nepsilon = 1.0\ndelta = 1e-5\nceiling = 2\n", "unknown keys ceiling"),
-        ("[survey]\nepsilon = '1'\ndelta = 1e-5\n", "epsilon='1'"),
-        ("[survey]\nepsilon = nan\ndelta = 1e-5\n", "epsilon=nan"),
-        ("[survey]\nepsilon = inf\ndelta = 1e-5\n", "epsilon=inf"),
-        ("[survey]\nepsilon = true\ndelta = 1e-5\n", "epsilon=True"),
-        ("[survey]\nepsilon = 1\ndelta = 1.0\n", "delta=1.0"),
-        ("[survey]\nepsilon = 1\ndelta = 1e-5\nunit = 'person'\n", "unit='person'"),
-        ("[survey]\nepsilon = 1\ndelta = 1e-5\nseeded = 'allowed'\n", "seeded='allowed'"),
-        ("[survey]\nepsilon = 1\ndelta = 1e-5\nrelations = 'zero_out'\n", "relations='zero_out'"),
-        ("[survey]\nepsilon = 1\ndelta = 1e-5\nrelations = ['zero']\n", "'zero'"),
-        ("[survey]\nepsilon = 1\ndelta = 1e-5\nmin_version = 'new'\n", "'new' is not a version"),
-        ("[survey]\nepsilon = 1\nepsilon = 2\ndelta = 1e-5\n", "verwrite"),
+        *((f"[survey]\n{keys}", said) for keys, said in WRONG.items()),
         ("epsilon = 1\n", "outside of the table"),
         ("", "no data set"),
         ("[other]\nepsilon = 1\ndelta = 1e-5\n", "about 'other'"),
@@ -212,20 +218,22 @@ def test_a_policy_that_is_not_understood_allows_nothing(folder, capsys, text, sa
         PrivacyLedger(policy="policy.toml", data="survey")
 
 
+def entry(**changes):
+    whole = {"label": "x", "neighboring_relation": "zero_out", "event": {"type": "NoOpDpEvent"}}
+    return json.dumps(whole | changes)
+
+
 @pytest.mark.parametrize(
     "line",
     [
         '{"label": "x", "neighboring_relation": "zero_out"}',
-        '{"label": "x", "neighboring_relation": "zero", "event": {"type": "NoOpDpEvent"}}',
-        '{"label": "x", "neighboring_relation": "zero_out", "event": {"type": "Free"}}',
-        '{"label": "x", "neighboring_relation": "zero_out", "event": {}, "approved": true}',
-        '{"label": "x", "label": "y", "neighboring_relation": "zero_out", "event": {}}',
-        '{"label": "x", "neighboring_relation": "zero_out", "event": {"type": "NoOpDpEvent"}, '
-        '"inferred": "classes"}',
-        '{"label": "x", "neighboring_relation": "zero_out", "event": {"type": "NoOpDpEvent"}, '
-        '"inferred": [["classes"]]}',
-        '{"label": "x", "neighboring_relation": "zero_out", "event": {"type": "NoOpDpEvent"}, '
-        '"run": 1}',
+        entry(neighboring_relation="zero"),
+        entry(event={"type": "Free"}),
+        entry(approved=True),
+        entry().replace('{"label"', '{"label": "y", "label"'),
+        entry(inferred="classes"),
+        entry(inferred=[["classes"]]),
+        entry(run=1),
         '["label"]',
         '{"label": ',
     ],

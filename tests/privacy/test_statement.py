@@ -21,7 +21,12 @@ from skdp.privacy.statement import in_100, settings_of, today, versions_in_use
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "guide" / "filled_statement.md"
 EVENT = dp_sgd_event(4.0, 1.0, 16)
+X, Y = [[-1.0], [-0.9], [0.9], [1.0]], [0, 0, 1, 1]
 HOSTILE = "<script>alert(1)</script> [a](javascript:x) | **b** `c` &lt; $x$ _d_\n# e"
+
+
+def made(event=EVENT, **facts):
+    return PrivacyReport.of(event, **({"delta": 1e-5, "sampling": "any"} | facts))
 
 
 def patients():
@@ -89,13 +94,8 @@ def test_it_says_what_an_officer_asks(fitted):
 
 
 def test_numbers_are_rounded_up():
-    assert [in_100(x) for x in (0.0, 0.0101, 0.010001, 0.09237, 1.0)] == [
-        "0",
-        "1.01",
-        "1.01",
-        "9.24",
-        "100",
-    ]
+    shown = {0.0: "0", 0.0101: "1.01", 0.010001: "1.01", 0.09237: "9.24", 1.0: "100"}
+    assert {share: in_100(share) for share in shown} == shown
     rng = np.random.default_rng(0)
     for share in rng.uniform(1e-7, 1, 1000):
         assert 100 * share * (1 - 1e-9) <= float(in_100(share)) <= 100 * share * 1.0101
@@ -104,16 +104,9 @@ def test_numbers_are_rounded_up():
 @pytest.mark.parametrize(
     ("report", "words"),
     [
-        (PrivacyReport.of(EVENT, delta=1e-5, sampling="any", seeded=True), "the seed"),
-        (PrivacyReport.of(dp.NonPrivateDpEvent(), delta=1e-5, sampling="any"), "single records"),
-        (
-            replace(
-                PrivacyReport.of(EVENT, delta=1e-5, sampling="any"),
-                valid=False,
-                unaccounted=("step 'a': read rows",),
-            ),
-            "not accounted",
-        ),
+        (made(seeded=True), "the seed"),
+        (made(dp.NonPrivateDpEvent()), "single records"),
+        (replace(made(), valid=False, unaccounted=("step 'a': read rows",)), "not accounted"),
     ],
     ids=["seeded", "no privacy", "unaccounted"],
 )
@@ -128,9 +121,7 @@ def test_no_guarantee_is_the_first_that_is_said(report, words):
 
 def test_each_relation_is_explained():
     said = {
-        relation: PrivacyReport.of(
-            EVENT, delta=1e-5, sampling="any", neighboring_relation=relation
-        ).to_markdown()
+        relation: made(neighboring_relation=relation).to_markdown()
         for relation in skdp.relations.Relation
     }
     assert "replaced by an empty one" in said["zero_out"]
@@ -144,12 +135,12 @@ def test_each_relation_is_explained():
 
 def test_what_callers_chose_cannot_change_the_page():
     report = replace(
-        PrivacyReport.of(EVENT, delta=1e-5, sampling=HOSTILE, inferred_public_facts=(HOSTILE,)),
+        made(sampling=HOSTILE, inferred_public_facts=(HOSTILE,)),
         assumptions=(HOSTILE,),
         tuning=HOSTILE,
         settings=(HOSTILE,),
     )
-    plain = PrivacyReport.of(EVENT, delta=1e-5, sampling="x", inferred_public_facts=("x",))
+    plain = made(sampling="x", inferred_public_facts=("x",))
     plain = replace(plain, assumptions=("x",), tuning="x", settings=("x",))
     hostile, harmless = (_Tags(r.to_html(title=t)) for r, t in ((report, HOSTILE), (plain, "x")))
     assert hostile.tags == harmless.tags  # the same elements, in the same order
@@ -164,7 +155,7 @@ def test_what_callers_chose_cannot_change_the_page():
 
 def test_markdown_of_hostile_text_renders_as_text():
     render = pytest.importorskip("markdown_it").MarkdownIt("commonmark").enable("table").render
-    report = replace(PrivacyReport.of(EVENT, delta=1e-5, sampling=HOSTILE), settings=(HOSTILE,))
+    report = replace(made(sampling=HOSTILE), settings=(HOSTILE,))
     tags = {tag for tag, _ in _Tags(render(report.to_markdown(HOSTILE))).tags}
     assert tags <= {
         "h1", "h2", "p", "strong", "ul", "li", "table", "thead", "tbody", "tr", "td", "th",
@@ -172,9 +163,8 @@ def test_markdown_of_hostile_text_renders_as_text():
 
 
 def test_names_of_classes_are_text(tmp_path):
-    X, y = [[-1.0], [-0.9], [0.9], [1.0]] * 10, ["<b>no</b>", "a|b"] * 20
     model = DPVariationalLogisticRegression(classes=["<b>no</b>", "a|b"], n_samples=40)
-    report = model.fit(X, y).privacy_
+    report = model.fit(X * 10, ["<b>no</b>", "a|b"] * 20).privacy_
     page = report.to_html(tmp_path / "page.html")
     assert (tmp_path / "page.html").read_text(encoding="utf-8") == page
     assert "<b>no" not in page
@@ -213,26 +203,22 @@ def test_date_and_versions_are_no_part_of_the_claim(fitted):
     assert hash(other.date) != hash(report.date)
     assert PrivacyReport.from_json(report.to_json()) == report
     again = PrivacyReport.from_json(report.to_json())
-    assert (again.date, again.versions, again.settings) == (
-        report.date,
-        report.versions,
-        report.settings,
-    )
+    for name in ("date", "versions", "settings"):
+        assert getattr(again, name) == getattr(report, name)
     assert (report + other).date == report.date == today()
     assert set((report + other).versions) == {*versions_in_use(), "numpy 0"}
 
 
 @pytest.mark.parametrize("changes", [{"date": 3}, {"versions": [1]}, {"settings": [2]}])
 def test_json_with_other_types_is_refused(changes):
-    text = PrivacyReport.of(EVENT, delta=1e-5, sampling="any").to_json()
+    text = made().to_json()
     with pytest.raises(ValueError, match="JSON"):
         PrivacyReport.from_json(json.dumps(json.loads(text) | changes))
 
 
 def test_a_step_that_learned_from_rows_is_named_before_all_else():
-    X, y = [[-1.0], [-0.9], [0.9], [1.0]], [0, 0, 1, 1]
     model = DPVariationalLogisticRegression(classes=[0, 1], n_samples=4)
-    text = privacy_of(make_pipeline(StandardScaler(), model).fit(X, y)).to_markdown()
+    text = privacy_of(make_pipeline(StandardScaler(), model).fit(X, Y)).to_markdown()
     assert text.index("There is no guarantee") < text.index("Not accounted")
     assert "learned mean and scale from the rows" in text
 

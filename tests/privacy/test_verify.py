@@ -32,7 +32,8 @@ from skdp.privacy.events import (
 
 ROOT = Path(__file__).resolve().parents[2]
 Composed, Times = dp_event.ComposedDpEvent, dp_event.SelfComposedDpEvent
-EVENT = Composed([Times(dp_event.GaussianDpEvent(4.0), 16), dp_event.GaussianDpEvent(5.0)])
+Gaussian = dp_event.GaussianDpEvent
+EVENT = Composed([Times(Gaussian(4.0), 16), Gaussian(5.0)])
 
 
 def benchmark():
@@ -183,26 +184,15 @@ def test_what_is_cut_off_is_a_larger_loss():
 @pytest.mark.parametrize(
     ("event", "expected"),
     [
-        (dp_event.GaussianDpEvent(1.0), 4.377178096),
+        (Gaussian(1.0), 4.377178096),
         (dp_sgd_event([2.0] * 4, 1.0), 4.377178096),
-        (Composed([dp_event.GaussianDpEvent(2.0)] * 4), 4.377178096),
-        (dp_event.GaussianDpEvent(0.01), 5425.509845816),  # μ²/2 and 4.26 μ more
+        (Composed([Gaussian(2.0)] * 4), 4.377178096),
+        (Gaussian(0.01), 5425.509845816),  # μ²/2 and 4.26 μ more
         (PosteriorSamplesDpEvent(0.5, 10), 3.212509761),
         (PosteriorSamplesDpEvent(0.1, 100), 1.988632769),
         (Times(PureDpEvent(0.1), 50), 2.844667152),  # the binomial sum, by mpmath
         (dp_event.NoOpDpEvent(), 0.0),
         (dp_event.NonPrivateDpEvent(), math.inf),
-    ],
-    ids=[
-        "Gaussian",
-        "run of four",
-        "four",
-        "a hundredth",
-        "10 draws",
-        "100 draws",
-        "pure",
-        "nothing",
-        "no privacy",
     ],
 )
 def test_anchors(event, expected, tight):
@@ -230,7 +220,7 @@ def test_the_worse_order_of_neighbours_counts(q):
     for e in (0.1, 0.5, 1.0):
         y = I(e).exp()
         assert remove(y).lo > add(y).hi
-    found = proved(dp_event.PoissonSampledDpEvent(q, dp_event.GaussianDpEvent(1.0)))
+    found = proved(dp_event.PoissonSampledDpEvent(q, Gaussian(1.0)))
     inside = math.log1p(math.expm1(found) / q)
     delta = q * _delta(1.0, inside)
     assert delta == pytest.approx(1e-5, rel=1e-9)
@@ -264,7 +254,7 @@ def test_short_poisson_plans_and_schedules_are_near_skdp():
 
 def test_every_mechanism_costs():
     rng = random.Random(1)
-    parts = [PureDpEvent(0.2), dp_event.LaplaceDpEvent(4.0), dp_event.GaussianDpEvent(2.0)]
+    parts = [PureDpEvent(0.2), dp_event.LaplaceDpEvent(4.0), Gaussian(2.0)]
     parts += [PosteriorSamplesDpEvent(0.3, 4)]
     whole = proved(Composed(parts))
     for part in parts[:3]:
@@ -275,24 +265,24 @@ def test_every_mechanism_costs():
 
 
 def test_disjoint_parts_cost_the_most_expensive_with_what_all_pay():
-    fit = PartDpEvent(dp_event.GaussianDpEvent(1.0), "7f3a", "train")
-    test = PartDpEvent(dp_event.GaussianDpEvent(0.8), "7f3a", "test")
-    of_all = dp_event.GaussianDpEvent(2.0)
-    assert proved(Composed([fit, test])) == pytest.approx(proved(dp_event.GaussianDpEvent(0.8)))
-    both = Composed([dp_event.GaussianDpEvent(0.8), of_all])
+    fit = PartDpEvent(Gaussian(1.0), "7f3a", "train")
+    test = PartDpEvent(Gaussian(0.8), "7f3a", "test")
+    of_all = Gaussian(2.0)
+    assert proved(Composed([fit, test])) == pytest.approx(proved(Gaussian(0.8)))
+    both = Composed([Gaussian(0.8), of_all])
     assert proved(Composed([fit, test, of_all])) == pytest.approx(proved(both))
-    other = PartDpEvent(dp_event.GaussianDpEvent(0.8), "other", "test")
+    other = PartDpEvent(Gaussian(0.8), "other", "test")
     assert proved(Composed([fit, other])) == pytest.approx(
-        proved(Composed([dp_event.GaussianDpEvent(1.0), dp_event.GaussianDpEvent(0.8)]))
+        proved(Composed([Gaussian(1.0), Gaussian(0.8)]))
     )
     again = Times(Composed([fit, test]), 3)
-    assert proved(again) == pytest.approx(proved(Times(dp_event.GaussianDpEvent(0.8), 3)))
+    assert proved(again) == pytest.approx(proved(Times(Gaussian(0.8), 3)))
 
 
 @pytest.mark.parametrize("relation", verify.RELATIONS)
 def test_parts_of_persons_pay_both_where_one_is_replaced(relation):
     """A row keeps its place, and so its part; a person who comes may be of another."""
-    one = dp_event.GaussianDpEvent(5.0)
+    one = Gaussian(5.0)
     both = Composed([PartDpEvent(one, "7f3a", part) for part in ("fit", "test")])
     assert proved(both, relation=relation) == proved(one, relation=relation)
     persons = f"{relation}_group"
@@ -312,7 +302,7 @@ def test_coarse_noise_costs_what_it_is_coarser_by():
 
 @pytest.mark.parametrize("shape", [0.0, 1.0, math.inf])
 def test_a_selection_costs_more_than_a_run(shape):
-    run = Times(dp_event.GaussianDpEvent(4.0), 4)
+    run = Times(Gaussian(4.0), 4)
     best = dp_event.RepeatAndSelectDpEvent(run, 5.0, shape)
     assert proved(run) < proved(best) < 1.05 * epsilon_of_event(best, 1e-5)
     least, _ = VERIFIER.lower_bound(best, "zero_out", 1e-5)
@@ -335,14 +325,13 @@ def test_sampled_selections_under_replace_one_are_refused_by_name():
 @pytest.mark.parametrize(
     "event",
     [
-        dp_event.GaussianDpEvent(1.0),
+        Gaussian(1.0),
         PosteriorSamplesDpEvent(0.5, 10),
         PureDpEvent(1.0),
         dp_event.LaplaceDpEvent(2.0),
         dp_sgd_event(1.0, 0.05, 30),
         EVENT,
     ],
-    ids=["Gaussian", "draws", "pure", "Laplace", "Poisson", "Gaussians"],
 )
 def test_what_skdp_says_is_proved(event, tight):
     holds, found, why = verdict(report(event))
