@@ -110,13 +110,12 @@ def audit_estimator(
     epsilon, delta : float, default=None
         The claim. None reads it from the fitted ``privacy_``.
     neighboring_relation : {"zero_out", "add_or_remove_one", "replace_one"}, default=None
-        The claim's, of rows or of persons. None reads it from ``privacy_`` as well, or is
-        ``"zero_out"``.
+        The claim's, of rows or of persons. None reads it from ``privacy_`` too, or is zero-out.
     frame : {"auto", "dp", "gdp"}, default="auto"
-        See `audit_samples`. ``"auto"`` is ``"gdp"`` where ``privacy_`` says that all that was
+        As in `audit_samples`; ``"auto"`` is ``"gdp"`` where ``privacy_`` says that all that was
         released is full-batch Gaussian, and ``"dp"`` for all else.
-    confidence, selection : float, default=0.95 and 0.1
-        See `audit_samples`.
+    confidence, selection
+        As in `audit_samples`.
     n_jobs : int or None, default=None
         Parallel fits, as in scikit-learn. The global generators of workers are seeded afresh. One
         that a function brings along would repeat itself in each of them: refused.

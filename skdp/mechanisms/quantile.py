@@ -101,9 +101,6 @@ class QuantileMechanism(Mechanism):
     - ``replace_one``: each sum moves by at most 1, since the q cancels: R = 2, less than twice the
       above.
 
-    The median under zero-out has R = 1, so at the same ε its rate is twice that of the usual
-    e^(ε u/(2Δu)) with Δu = 1.
-
     *Persons.* Under a relation of persons, ``zero_out_group`` for instance, the values of a person
     have weights w_i ≥ 0 that add up to 1, and m is the number of persons who have a value:
 

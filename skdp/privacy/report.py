@@ -289,8 +289,16 @@ class PrivacyReport:
     def tpr_at_fpr(self, fpr: float = 0.01) -> float:
         """Bound the share of members that an attacker finds who errs on a share of non-members.
 
-        That of a Gaussian mechanism where the accountant is ``"gdp"``, and else from (ε, δ) alone,
-        which is more than need be; see `skdp.privacy.risk`. 1 without a guarantee.
+        Parameters
+        ----------
+        fpr : float, default=0.01
+            Share in [0, 1] of non-members whom the attacker calls members.
+
+        Returns
+        -------
+        float
+            That of a Gaussian mechanism where the accountant is ``"gdp"``, and else from (ε, δ)
+            alone, which is more than need be; see `skdp.privacy.risk`. 1 without a guarantee.
         """
         if not self.valid:
             return tpr_at_fpr(fpr, epsilon=math.inf)
