@@ -48,20 +48,18 @@ def test_a_grid_that_doubles_cannot_hold_is_refused_by_name(scale):
         grid_width(scale)
 
 
+def release(value, width):
+    how = {"scale": 1.0, "rate": 1.0, "shape": (1,), "step": 0, "width": width}
+    call = release_hook.MechanismCall("any", 1.0, **how)
+    return release_hook.release(call, lambda: np.array([value]))
+
+
 def test_no_mechanism_can_skip_the_grid():
-    call = release_hook.MechanismCall(
-        "any", 1.0, scale=1.0, rate=1.0, shape=(1,), step=0, width=0.25
-    )
-    assert release_hook.release(call, lambda: np.array([0.3])) == 0.25
     with release_hook.record() as tape:
-        release_hook.release(call, lambda: np.array([0.3]))
-    assert tape[0].output == 0.25
+        assert release(0.3, 0.25) == 0.25
+    assert tape[0].output == release(0.3, 0.25) == 0.25
 
 
 @given(st.floats(-1e6, 1e6), st.sampled_from([2.0**-30, 0.25, 64.0]))
 def test_the_grid_of_a_release_is_the_declared_one_whatever_the_value(value, width):
-    call = release_hook.MechanismCall(
-        "any", 1.0, scale=1.0, rate=1.0, shape=(1,), step=0, width=width
-    )
-    released = float(release_hook.release(call, lambda: np.array([value]))[0])
-    assert released == width * round(Fraction(value) / Fraction(width))
+    assert release(value, width).item() == width * round(Fraction(value) / Fraction(width))

@@ -21,16 +21,7 @@ from sklearn.compose import ColumnTransformer
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
-from skdp import (
-    BoundedScaler,
-    DPQuantileScaler,
-    DPSGDRegressor,
-    DPVariationalLinearRegression,
-    DPVariationalModel,
-    DPVariationalPoissonRegression,
-    NormClipper,
-    Persons,
-)  # fmt: skip
+import skdp
 from skdp.data import RowWise
 from skdp.evaluation import private_regression_report, private_report
 from skdp.rows import dask_rows
@@ -111,7 +102,7 @@ def test_columns_in_blocks_other_cuts_and_unknown_sizes(fixed):
 
 
 def test_persons_are_brought_together(fixed):
-    unit = {"unit": Persons(30, rows_per_group=5), "n_samples": None}
+    unit = {"unit": skdp.Persons(30, rows_per_group=5), "n_samples": None}
     whole = classifier(secure=True, **unit).fit(X, Y, groups=FRAME.who)
     found = classifier(secure=True, **unit).fit(frame()[["a", "b"]], frame()["y"], frame()["who"])
     assert np.array_equal(found.coef_, whole.coef_)
@@ -133,7 +124,7 @@ def test_predictions_are_lazy_and_those_of_the_rows():
         # Of other numbers of rows at a time, functions of numpy may differ in the last bit.
         whole = getattr(model, name)(FRAME[["a", "b"]])
         np.testing.assert_allclose(found.compute(), whole, rtol=1e-12, atol=1e-12)
-    regressor = DPVariationalLinearRegression(n_samples=N, max_iter=2).fit(X, X[:, 0])
+    regressor = skdp.DPVariationalLinearRegression(n_samples=N, max_iter=2).fit(X, X[:, 0])
     with dask.config.set(scheduler=never):
         pair = regressor.predict(arrays()[0], return_std=True)
     for found, whole in zip(pair, regressor.predict(X, return_std=True), strict=True):
@@ -149,15 +140,15 @@ def test_scores_are_those_of_the_rows_and_none_comes_to_the_driver(monkeypatch):
     assert model.score(rows, y) == pytest.approx(model.score(X, Y))
     for targets in (X[:, 0], X[:, :2], np.ones(N)):
         regressor = (
-            DPVariationalLinearRegression(n_samples=N, max_iter=2)
+            skdp.DPVariationalLinearRegression(n_samples=N, max_iter=2)
             if targets.ndim == 1
-            else DPSGDRegressor(n_samples=N, max_iter=1, hidden_layer_sizes=(2,))
+            else skdp.DPSGDRegressor(n_samples=N, max_iter=1, hidden_layer_sizes=(2,))
         ).fit(X, targets)
         lazy = da.from_array(targets, chunks=20)
         assert regressor.score(rows, lazy) == pytest.approx(regressor.score(X, targets))
-    counts = DPVariationalPoissonRegression(n_samples=N, max_iter=2).fit(X, Y)
+    counts = skdp.DPVariationalPoissonRegression(n_samples=N, max_iter=2).fit(X, Y)
     assert counts.score(rows, y) == pytest.approx(counts.score(X, Y))
-    user = DPVariationalModel(_normal, 1, n_samples=N, max_iter=4).fit(X)
+    user = skdp.DPVariationalModel(_normal, 1, n_samples=N, max_iter=4).fit(X)
     assert user.score(rows) == pytest.approx(user.score(X))
     assert user.score_samples(rows).compute() == pytest.approx(user.score_samples(X))
     with pytest.raises(ValueError, match="sample_weight"):
@@ -191,16 +182,16 @@ def test_encoders_with_declared_categories_and_frames_of_pandas(fixed):
     def pipeline():
         encoder = OneHotEncoder(categories=[["east", "west"]], sparse_output=False)
         both = ColumnTransformer(
-            [("n", BoundedScaler(-1, 1), ["a", "b"]), ("w", encoder, ["ward"])]
+            [("n", skdp.BoundedScaler(-1, 1), ["a", "b"]), ("w", encoder, ["ward"])]
         )
-        return make_pipeline(RowWise(both), NormClipper(2.0), classifier())
+        return make_pipeline(RowWise(both), skdp.NormClipper(2.0), classifier())
 
     whole = pipeline().fit(FRAME[columns], Y)
     found = pipeline().fit(frame()[columns], frame()["y"])
     assert np.allclose(found[-1].coef_, whole[-1].coef_, atol=1e-9)
     lazy = found.predict(frame()[columns])
     assert np.array_equal(lazy.compute(), whole.predict(FRAME[columns]))
-    scaler = BoundedScaler(-1, 1).set_output(transform="pandas")
+    scaler = skdp.BoundedScaler(-1, 1).set_output(transform="pandas")
     part = scaler.fit_transform(frame()[["a", "b"]])
     assert isinstance(part, dd.DataFrame)
     pd.testing.assert_frame_equal(part.compute(), scaler.transform(FRAME[["a", "b"]]))
@@ -296,7 +287,7 @@ def test_what_knows_no_collections_gathers_none():
             with pytest.raises(ValueError, match="Rows in chunks are not an array"):
                 ask()
     with pytest.raises(ValueError, match="Or use declared bounds"):
-        DPQuantileScaler().fit(arrays()[0])
+        skdp.DPQuantileScaler().fit(arrays()[0])
 
 
 # --- faults ---------------------------------------------------------------------------------------

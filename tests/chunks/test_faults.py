@@ -10,14 +10,7 @@ import pandas as pd
 import pytest
 from chunks.common import PLANTED, charged, classifier, data
 
-from skdp import (
-    BudgetExceededError,
-    DPSGDClassifier,
-    DPStandardScaler,
-    DPVariationalLinearRegression,
-    Persons,
-    PrivacyLedger,
-)  # fmt: skip
+import skdp
 from skdp.data import ChunkedRows
 from skdp.fitting import charge
 from skdp.fitting.streams import Streams
@@ -72,26 +65,25 @@ def not_numbers(X, y):
     return X, y
 
 
+IN_SECOND = {
+    "a column more": (lambda X, y: (np.hstack([X, X]), y), "Chunk 1 of 3 has other"),
+    "another type": (lambda X, y: (X.astype(np.float32), y), "other columns or types"),
+    "names": (lambda X, y: (pd.DataFrame(X, columns=["a", "b"]), y), "other columns or types"),
+    "no labels": (lambda X, y: X, "Chunk 1 of 3: .* requires y"),
+    "fewer labels": (lambda X, y: (X, y[1:]), "Chunk 1 of 3: .* inconsistent numbers"),
+    "an undeclared label": (lambda X, y: (X, y + 1), "Chunk 1 of 3: .* every label"),
+    "four parts": (lambda X, y: (X, y, y, y), r"Chunk 1 of 3: X cannot .*ValueError"),
+    "text": (not_numbers, "Chunk 1 of 3: .* numbers, got text"),
+    "a file that is not there": (unreadable, r"cannot be read \(OSError\)"),
+    "nothing": (lambda X, y: None, r"cannot be read \(TypeError\)"),
+}
 WRONG = {
     "NaN": (with_value(np.nan), "Chunk 1 of 3: Input X contains NaN"),
     "infinity": (with_value(np.inf), "Chunk 1 of 3: Input X contains infinity"),
-    "a column more": (in_second(lambda X, y: (np.hstack([X, X]), y)), "Chunk 1 of 3 has other"),
-    "another type": (in_second(lambda X, y: (X.astype(np.float32), y)), "other columns or types"),
-    "names": (
-        in_second(lambda X, y: (pd.DataFrame(X, columns=["a", "b"]), y)),
-        "other columns or types",
-    ),
-    "no labels": (in_second(lambda X, y: X), "Chunk 1 of 3: .* requires y"),
-    "fewer labels": (in_second(lambda X, y: (X, y[1:])), "Chunk 1 of 3: .* inconsistent numbers"),
-    "an undeclared label": (in_second(lambda X, y: (X, y + 1)), "Chunk 1 of 3: .* every label"),
-    "four parts": (in_second(lambda X, y: (X, y, y, y)), r"Chunk 1 of 3: X cannot .*ValueError"),
-    "text": (in_second(not_numbers), "Chunk 1 of 3: .* numbers, got text"),
-    "a file that is not there": (in_second(unreadable), r"cannot be read \(OSError\)"),
-    "nothing": (in_second(lambda X, y: None), r"cannot be read \(TypeError\)"),
     "persons": (lambda i, n_reads, X, y: (X, y, y), "unit='row'"),
     "no rows": (lambda i, n_reads, X, y: (X[:0], y[:0]), "all chunks are empty"),
     "too few rows": (lambda i, n_reads, X, y: (X[:1], y[:1]), "n_samples"),
-}
+} | {name: (in_second(change), says) for name, (change, says) in IN_SECOND.items()}
 
 
 @pytest.mark.parametrize(("change", "says"), WRONG.values(), ids=WRONG)
@@ -127,12 +119,8 @@ def test_one_class_only_and_no_rows_are_no_fault_of_a_chunk():
     ("model", "given", "says"),
     [
         (classifier(), {"y": Y}, "nothing beside rows in chunks"),
-        (classifier(unit=Persons(10)), {"groups": Y}, "nothing beside rows in chunks"),
-        (
-            DPSGDClassifier(classes=[0, 1], n_samples=N, max_iter=1),
-            {"sample_weight": np.ones(N)},
-            "None for rows in chunks",
-        ),
+        (classifier(unit=skdp.Persons(10)), {"groups": Y}, "nothing beside rows in chunks"),
+        (classifier(), {"sample_weight": np.ones(N)}, "None for rows in chunks"),
     ],
 )
 def test_what_chunks_cannot_have_is_refused_by_name(model, given, says):
@@ -164,7 +152,7 @@ def test_it_is_charged_once_between_the_first_look_and_the_passes():
 
 def test_a_ledger_that_refuses_ends_it_after_the_first_look():
     source = Source()
-    with PrivacyLedger(epsilon=0.1, delta=1e-4), pytest.raises(BudgetExceededError):
+    with skdp.PrivacyLedger(epsilon=0.1, delta=1e-4), pytest.raises(skdp.BudgetExceededError):
         classifier().fit(source.rows)
     assert source.reads == [0, 1, 2]
 
@@ -278,7 +266,7 @@ def test_a_seeded_fit_repeats_and_shares_no_noise_with_other_rows(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "model", [DPVariationalLinearRegression(n_samples=N, max_iter=2), DPStandardScaler()]
+    "model", [skdp.DPVariationalLinearRegression(n_samples=N, max_iter=2), skdp.DPStandardScaler()]
 )
 def test_a_refit_forgets_the_columns_of_the_fit_before(model):
     source = Source(lambda i, n_reads, X, y: (X[:, :1], X[:, 0]))

@@ -8,16 +8,7 @@ import pandas as pd
 import pytest
 from chunks.common import charged, data, in_chunks
 
-from skdp import (
-    DPPCA,
-    DPSGDClassifier,
-    DPStandardScaler,
-    DPVariationalLinearRegression,
-    DPVariationalLogisticRegression,
-    DPVariationalModel,
-    OPSPosteriorSampler,
-    Persons,
-)  # fmt: skip
+import skdp
 from skdp.data import ChunkedRows
 from skdp.fitting import reading
 
@@ -25,19 +16,19 @@ pytestmark = pytest.mark.filterwarnings("ignore::skdp.PrivacyWarning")
 N, PERSONS = 400, 60
 X, Y = data(N)
 WHO = np.random.default_rng(1).integers(0, PERSONS, N)
-UNIT = {"unit": Persons(PERSONS, rows_per_group=7)}
+UNIT = {"unit": skdp.Persons(PERSONS, rows_per_group=7)}
 LABELS = {"classes": [0, 1], "max_iter": 3}
 MODELS = {
-    "secure": lambda: DPVariationalLogisticRegression(**UNIT, **LABELS, secure=True),
-    "secure numbers": lambda: DPVariationalLinearRegression(**UNIT, secure=True, max_iter=3),
-    "noise-aware": lambda: DPVariationalLogisticRegression(**UNIT, **LABELS),
-    "network": lambda: DPSGDClassifier(**UNIT, **LABELS, hidden_layer_sizes=(3,)),
-    "chains": lambda: OPSPosteriorSampler(**UNIT, **LABELS, sampler="langevin"),
-    "user": lambda: DPVariationalModel(
+    "secure": lambda: skdp.DPVariationalLogisticRegression(**UNIT, **LABELS, secure=True),
+    "secure numbers": lambda: skdp.DPVariationalLinearRegression(**UNIT, secure=True, max_iter=3),
+    "noise-aware": lambda: skdp.DPVariationalLogisticRegression(**UNIT, **LABELS),
+    "network": lambda: skdp.DPSGDClassifier(**UNIT, **LABELS, hidden_layer_sizes=(3,)),
+    "chains": lambda: skdp.OPSPosteriorSampler(**UNIT, **LABELS, sampler="langevin"),
+    "user": lambda: skdp.DPVariationalModel(
         lambda theta, x, y: -((y - x[:, 0] * theta[0]) ** 2), 1, **UNIT, max_iter=9
     ),
-    "scaler": lambda: DPStandardScaler(**UNIT),
-    "directions": lambda: DPPCA(n_components=1, **UNIT),
+    "scaler": lambda: skdp.DPStandardScaler(**UNIT),
+    "directions": lambda: skdp.DPPCA(n_components=1, **UNIT),
 }
 
 
@@ -112,8 +103,8 @@ def test_the_files_are_for_nobody_else(folder, monkeypatch):
 
 
 def test_the_same_rows_of_a_person_are_kept_in_each_pass():
-    unit = Persons(PERSONS, rows_per_group=7, max_rows=2)
-    model = DPVariationalLogisticRegression(unit=unit, **LABELS)
+    unit = skdp.Persons(PERSONS, rows_per_group=7, max_rows=2)
+    model = skdp.DPVariationalLogisticRegression(unit=unit, **LABELS)
     assert model.fit(rows()).privacy_.unit == "group"  # else a fingerprint would differ
 
 
