@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable, Sequence
 from glob import glob
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -14,13 +14,6 @@ from skdp.fitting.validate import expected, integer
 from skdp.rows.chunks import ChunkedRows
 
 ROWS_PER_CHUNK = 2**17
-
-
-class _Groups(NamedTuple):
-    """Row groups of a file."""
-
-    path: str
-    numbers: tuple[int, ...]
 
 
 class ParquetRows(ChunkedRows):
@@ -75,7 +68,7 @@ class ParquetRows(ChunkedRows):
     ) -> None:
         most = integer(1, rows_per_chunk=rows_per_chunk)
         others = [name for name in (target, groups) if name is not None]
-        chunks: list[list[_Groups]] = []
+        chunks: list[list[tuple[str, int]]] = []  # files and numbers of row groups
         room = 0
         for file in _files(path):
             about = _parquet().ParquetFile(file).metadata
@@ -91,7 +84,7 @@ class ParquetRows(ChunkedRows):
                     chunks.append([])
                     room = most
                 room -= n_rows
-                chunks[-1].append(_Groups(file, (number,)))
+                chunks[-1].append((file, number))
         if not chunks:
             raise ValueError("Expected at least one row, but the files of path have none.")
         self.columns, self.target, self.groups = tuple(columns or ()), target, groups
@@ -99,20 +92,16 @@ class ParquetRows(ChunkedRows):
         super().__init__(self._read, len(chunks))
 
     def _read(self, number: int) -> tuple[Any, ...]:
-        names = [name for name in (self.target, self.groups) if name is not None]
+        others = self.target, self.groups
+        names = [*self.columns, *(name for name in others if name is not None)]
         parts = [
-            _parquet()
-            .ParquetFile(file, memory_map=True)
-            .read_row_groups(list(groups), [*self.columns, *names])
-            for file, groups in self._chunks[number]
+            _parquet().ParquetFile(file, memory_map=True).read_row_group(group, names)
+            for file, group in self._chunks[number]
         ]
         import pyarrow
 
         table = pyarrow.concat_tables(parts)
-        y, groups = (
-            None if name is None else table.column(name).to_numpy()
-            for name in (self.target, self.groups)
-        )
+        y, groups = (None if name is None else table.column(name).to_numpy() for name in others)
         return _frame(table.select(list(self.columns))), y, groups
 
 

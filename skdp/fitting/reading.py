@@ -196,11 +196,11 @@ def _read_chunk(
 
 def check_groups(estimator: Any, groups: Any) -> None:
     """Refuse labels of persons that no one would look at, and their absence."""
-    if persons_of(estimator.unit, estimator._no_unit) is None:
-        if groups is not None:
-            remedy = "it is for unit=Persons(...), which protects a person with all of its rows"
-            raise expected("None with unit='row'", remedy, groups="given")
-    elif groups is None:
+    protects = persons_of(estimator.unit, estimator._no_unit) is not None
+    if groups is not None and not protects:
+        remedy = "it is for unit=Persons(...), which protects a person with all of its rows"
+        raise expected("None with unit='row'", remedy, groups="given")
+    if groups is None and protects:
         raise expected(
             "one label per row with unit=Persons(...)",
             "pipelines and searches pass them on by metadata routing alone: "

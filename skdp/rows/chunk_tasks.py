@@ -107,7 +107,7 @@ def scatter(
     digests = [d[c] for d, c in (label_digests(chunk.groups, n_rows, k) for k in keys)]
     persons = np.stack(digests, axis=1).view("S16")[:, 0]  # 128 bits: no two are one
     try:
-        X, y = (a if hasattr(a, "dtype") or a is None else _array(a) for a in chunk[:2])
+        X, y = map(_table, chunk[:2])
         for own in range(n_chunks):
             rows = np.flatnonzero(digests[0] % np.uint64(n_chunks) == own)
             if len(rows):
@@ -118,8 +118,9 @@ def scatter(
         raise Misread(_NO_ROWS if of_rows else "It cannot be written.") from None
 
 
-def _array(rows: Any) -> Any:
-    return rows if hasattr(rows, "iloc") else np.asarray(rows)
+def _table(rows: Any) -> Any:
+    known = rows is None or hasattr(rows, "dtype") or hasattr(rows, "iloc")
+    return rows if known else np.asarray(rows)
 
 
 def _kind(rows: Any) -> Any:

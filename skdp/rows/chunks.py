@@ -302,12 +302,9 @@ def on_rows(
 
     Of which chunk an error is, it does not say: whether that is public is not known here.
     """
-    for found in rows.each(tasks.Ask(partial(_told, function), empty), numbers):
+    asked = tasks.Ask(lambda number, chunk: tasks.Seen(public=function(chunk)), empty)
+    for found in rows.each(asked, numbers):
         if found is not None:
             if found.problem:
                 raise ValueError(f"A chunk: {found.problem}")
             yield found.public
-
-
-def _told(function: Callable[[Chunk], Any], number: int, chunk: Chunk) -> tasks.Seen:
-    return tasks.Seen(public=function(chunk))

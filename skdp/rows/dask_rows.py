@@ -31,6 +31,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache, partial
 from importlib.metadata import version
+from operator import itemgetter
 from typing import Any, NamedTuple
 from uuid import uuid4
 
@@ -236,7 +237,7 @@ class DaskRows(ChunkedRows):
             return self  # nobody has rows
         found = self._together = copy.copy(self)
         held = dict(zip(together, futures[n:], strict=True))
-        found._take([_Source(Sealed(_first), [name]) for name in together], held)
+        found._take([_Source(Sealed(itemgetter(0)), [name]) for name in together], held)
         found._own += futures[n:]
         return found
 
@@ -268,10 +269,6 @@ def _seen(split: Any) -> Any:
 
 def _piece(split: Any, own: int) -> Chunk | None:
     return split[1].get(own) if type(split) is tuple else None
-
-
-def _first(held: Sequence[Chunk]) -> Chunk:
-    return held[0]
 
 
 # --- this process -------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ import numpy as np
 
 from skdp.fitting.validate import is_dask
 from skdp.rows.bounds import bounded
-from skdp.rows.chunk_tasks import ALL_EMPTY, Chunk, n_rows_of
+from skdp.rows.chunk_tasks import ALL_EMPTY, n_rows_of
 from skdp.rows.chunks import ArrayInChunks, ChunkedRows, ChunkSums, on_rows
 from skdp.rows.dask_rows import aligned
 from skdp.rows.parts import handed_on
@@ -80,15 +80,10 @@ def on_first_rows(X: Any, function: Callable[[Any], Any]) -> Any:
     with in_chunks(X) as (rows, _, _):
         if not isinstance(rows, ChunkedRows):
             return function(X)
-        function = partial(_of_X, function)
         for number in range(rows.n_chunks):
-            for found in on_rows(rows, function, [number]):
+            for found in on_rows(rows, lambda chunk: function(chunk.X), [number]):
                 return found
-        return next(on_rows(rows, function, [0], empty=True))
-
-
-def _of_X(function: Callable[[Any], Any], chunk: Chunk) -> Any:
-    return function(chunk.X)
+        return next(on_rows(rows, lambda chunk: function(chunk.X), [0], empty=True))
 
 
 def learned(estimator: Any, X: Any) -> Any:

@@ -188,7 +188,7 @@ def handed_on(given: Any, made: Any, *beside: Any) -> Any:
     What was ``beside`` each row has to be of it too. Of several things made, each is.
     """
     levels = levels_of(given) if kept_of(given) is not None else ()
-    if not levels or not all(_same_levels(levels_of(one), levels) for one in beside):
+    if not levels or not all(_agree(levels_of(one), levels) for one in beside):
         return made
     n_rows = len(levels[0].places)
 
@@ -196,12 +196,6 @@ def handed_on(given: Any, made: Any, *beside: Any) -> Any:
         return claimed(rows, levels) if getattr(rows, "shape", ())[:1] == (n_rows,) else rows
 
     return tuple(map(own, made)) if type(made) is tuple else own(made)
-
-
-def _same_levels(ones: tuple[Level, ...], others: tuple[Level, ...]) -> bool:
-    return len(ones) == len(others) and all(
-        _agree((one,), other) for one, other in zip(ones, others, strict=True)
-    )
 
 
 def kept_of(rows: Any) -> Kept | None:
@@ -285,7 +279,7 @@ def part_read(
     for depth, level in reversed(tuple(enumerate(longest))):
         is_trusted = trusted.get(level.mark.split) == level.mark.part
         of_each = proved if is_trusted else [of_X, *proved]
-        agrees = all(_agree(levels[depth : depth + 1], level) for levels in of_each)
+        agrees = all(_agree(levels[depth : depth + 1], (level,)) for levels in of_each)
         why_not = "" if agrees and len(np.unique(level.places)) == len(level.places) else _CHANGED
         if not why_not and of_persons and level.mark.unit == GROUP and not level.is_of(groups):
             why_not = _OTHER_PERSONS
@@ -293,9 +287,9 @@ def part_read(
     return mark
 
 
-def _agree(found: tuple[Level, ...], level: Level) -> bool:
-    return (
-        len(found) == 1
-        and found[0].mark[:2] == level.mark[:2]
-        and np.array_equal(found[0].places, level.places)
+def _agree(found: tuple[Level, ...], levels: tuple[Level, ...]) -> bool:
+    """Whether these are the same rows of the same parts."""
+    return len(found) == len(levels) and all(
+        one.mark[:2] == other.mark[:2] and np.array_equal(one.places, other.places)
+        for one, other in zip(found, levels, strict=True)
     )
