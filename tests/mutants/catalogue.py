@@ -349,7 +349,7 @@ SECTIONS = {
 -proved if is_trusted else [of_X, *proved]
 +[of_X]
 @@ _agree: overlap accepted: rows and targets in different orders
--np.array_equal(found[0].places, level.places)
+-np.array_equal(one.places, other.places)
 +True
 @@ part_read: overlap accepted: persons by other labels than those of the split
 -level.is_of(groups)
