@@ -12,6 +12,7 @@ from skdp.displays import (
     RocCurveDisplay,
 )
 from skdp.evaluation import Estimate, private_regression_report, private_report
+from skdp.metrics import reliability_table
 
 CURVES = [RocCurveDisplay, PrecisionRecallDisplay]
 
@@ -68,10 +69,8 @@ def test_calibration_is_that_of_the_report_with_its_band(report, three, of):
             assert drawn(display, point)
     below = display.axes_[1]
     np.testing.assert_array_equal(display.histogram_.get_data().values, curve.share.value)
-    bars = below.collections[0].get_segments()
-    np.testing.assert_allclose(
-        [bar[:, 1] for bar in bars], np.c_[curve.share.low, curve.share.high]
-    )
+    bars = [bar[:, 1] for bar in below.collections[0].get_segments()]
+    np.testing.assert_allclose(bars, np.c_[curve.share.low, curve.share.high])
     error = report.ece
     assert texts(display.ax_)[1].startswith(f"model (ECE {error.value:.3f} [{error.low:.3f}")
     assert texts(display.ax_)[2] == "90% intervals"
@@ -89,9 +88,8 @@ def test_a_bin_of_which_nothing_is_known_has_no_point_and_leaves_a_gap_in_the_ba
     assert not np.isin(display.line_.get_xdata(), curve.predicted[unknown]).any()
     for path in display.band_.get_paths():
         x, y = path.vertices.T
-        assert not (
-            (curve.predicted[unknown] >= x.min()) & (curve.predicted[unknown] <= x.max())
-        ).any()
+        places = curve.predicted[unknown]
+        assert not ((places >= x.min()) & (places <= x.max())).any()
         assert not {0.0, 1.0} <= set(y)
     for x, low in zip(curve.predicted[~unknown], curve.happened.low[~unknown], strict=True):
         assert drawn(display, (x, low))
@@ -157,12 +155,8 @@ def test_two_reports_share_axes(kind, report):
     first = kind.from_report(report, name="first")
     second = kind.from_report(binary(500, 1.0), name="second", ax=first.ax_, color="black")
     assert first.ax_ is second.ax_
-    assert [t.split(" (")[0] for t in texts(first.ax_)] == [
-        "chance",
-        "first",
-        "90% intervals",
-        "second",
-    ]
+    shown = [t.split(" (")[0] for t in texts(first.ax_)]
+    assert shown == ["chance", "first", "90% intervals", "second"]
     assert second.line_.get_color() == "black"
     assert second.plot(name="again") is second
 
@@ -174,10 +168,8 @@ def test_confusion_matrix_has_percents_with_intervals(report):
     for i, j in np.ndindex(2, 2):
         value, interval = display.text_[i, j].get_text().split("%\n")
         assert float(value) == pytest.approx(100 * shares.value[i, j], abs=0.51)
-        low, high = map(float, interval.split("–"))
-        assert (low, high) == pytest.approx(
-            (100 * shares.low[i, j], 100 * shares.high[i, j]), abs=0.51
-        )
+        ends = 100 * shares.low[i, j], 100 * shares.high[i, j]
+        assert tuple(map(float, interval.split("–"))) == pytest.approx(ends, abs=0.51)
     assert [t.get_text() for t in display.ax_.get_xticklabels()] == ["no", "yes"]
     assert display.ax_.get_xlabel() == "Predicted class (90% intervals)"
 
@@ -189,9 +181,8 @@ def test_many_classes_have_the_widest_interval_alone():
     shares = report.confusion_matrix()
     assert "\n" not in display.text_[0, 0].get_text()
     widest = 100 * np.maximum(shares.high - shares.value, shares.value - shares.low).max()
-    assert (
-        display.ax_.get_xlabel() == f"Predicted class (90% intervals within ±{widest:.2g} points)"
-    )
+    said = f"Predicted class (90% intervals within ±{widest:.2g} points)"
+    assert display.ax_.get_xlabel() == said
     assert display.ax_.get_title() == "network"
     assert "\n" in display.plot(intervals=True).text_[0, 0].get_text()
 
@@ -211,9 +202,9 @@ def test_given_axes_are_used(report, three):
     assert ConfusionMatrixDisplay.from_report(three, display_labels="abc").figure_ is not figure
 
 
-REGRESSION = private_regression_report(
-    [1.0] * 50, [1.1] * 50, target_bounds=(0, 2), residual_bound=1, n_samples=50
-)
+BOUNDS = {"target_bounds": (0, 2), "residual_bound": 1, "n_samples": 50}
+REGRESSION = private_regression_report([1.0] * 50, [1.1] * 50, **BOUNDS)
+TABLE = reliability_table([0, 1], [0.2, 0.8])
 POINT, LINE = Estimate(0.5, 0.4, 0.6), Estimate(*np.full((3, 4), 0.5))
 
 
@@ -234,12 +225,7 @@ POINT, LINE = Estimate(0.5, 0.4, 0.6), Estimate(*np.full((3, 4), 0.5))
         (lambda r, m: RocCurveDisplay(LINE, POINT), "tpr with value, low and high"),
         (lambda r, m: RocCurveDisplay(LINE, Estimate(*np.ones((3, 5)))), "as many on either axis"),
         (lambda r, m: RocCurveDisplay(LINE, LINE, auc=0.8), r"auc \(float\).*no value"),
-        (
-            lambda r, m: ReliabilityDisplay(
-                ReliabilityDisplay.from_report(r).table, accuracy_interval=LINE
-            ),
-            "accuracy_interval of shape",
-        ),
+        (lambda r, m: ReliabilityDisplay(TABLE, accuracy_interval=LINE), "accuracy_interval of sh"),
     ],
 )
 def test_bad_input_is_named(report, three, make, message):

@@ -5,7 +5,7 @@ import pytest
 from bundles import bundled
 from scipy import stats
 from sklearn.base import BaseEstimator
-from sklearn.compose import ColumnTransformer
+from sklearn.compose import make_column_transformer
 from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
@@ -53,8 +53,11 @@ def test_the_density_is_that_of_the_law():
     assert abs(np.average(grid, weights=density) - values.mean()) < grid[1] - grid[0]
 
 
-def test_two_posteriors_share_axes(samples):
-    first = PosteriorDisplay.from_samples(samples, name="ε = 1")
+def test_two_posteriors_share_given_axes(samples):
+    figure, ax = plt.subplots()
+    first = PosteriorDisplay(samples, name="ε = 1").plot(ax)
+    assert (first.ax_, first.figure_) == (ax, figure)
+    assert ticks(ax) == ["θ0", "θ1", "θ2"]
     second = PosteriorDisplay.from_samples(samples / 2, name="ε = 2", ax=first.ax_, color="black")
     assert second.ax_ is first.ax_
     assert [t.get_text() for t in first.ax_.get_legend().get_texts()] == ["ε = 1", "ε = 2"]
@@ -62,14 +65,6 @@ def test_two_posteriors_share_axes(samples):
     assert (second.medians_.get_ydata() > first.medians_.get_ydata()).all()
     with pytest.raises(ValueError, match="axes of a display of the same parameters"):
         PosteriorDisplay.from_samples(samples[:, :2], ax=first.ax_)
-
-
-def test_given_axes_are_used(samples):
-    figure, ax = plt.subplots()
-    display = PosteriorDisplay(samples).plot(ax)
-    assert display.ax_ is ax
-    assert display.figure_ is figure
-    assert ticks(ax) == ["θ0", "θ1", "θ2"]
 
 
 def test_a_parameter_that_does_not_vary_is_a_point():
@@ -82,9 +77,8 @@ def test_a_parameter_that_does_not_vary_is_a_point():
 
 @pytest.mark.parametrize("parameters", [["x2", "intercept"], [2, -1]])
 def test_from_estimator_draws_the_parameters_chosen(fitted, parameters):
-    display = PosteriorDisplay.from_estimator(
-        fitted, parameters=parameters, n_samples=50, random_state=0
-    )
+    how = {"n_samples": 50, "random_state": 0}
+    display = PosteriorDisplay.from_estimator(fitted, parameters=parameters, **how)
     assert ticks(display.ax_) == ["x2", "intercept"]
     samples = fitted[-1].sample_posterior(50, random_state=0)
     np.testing.assert_array_equal(display.samples, samples[:, [2, 3]])
@@ -95,12 +89,9 @@ def table(labels):
     X = pd.DataFrame({"age": rng.uniform(0, 100, 300), "dose": rng.uniform(0, 10, 300)})
     X["sex"] = rng.choice(["f", "m"], 300)
     y = np.array(labels)[(X["age"] * len(labels) // 101).astype(int)]
-    columns = ColumnTransformer(
-        [
-            ("numbers", BoundedScaler([0, 0], [100, 10]), ["age", "dose"]),
-            ("kinds", OneHotEncoder(categories=[["f", "m"]], sparse_output=False), ["sex"]),
-        ]
-    )
+    kinds = OneHotEncoder(categories=[["f", "m"]], sparse_output=False)
+    numbers = BoundedScaler([0, 0], [100, 10])
+    columns = make_column_transformer((numbers, ["age", "dose"]), (kinds, ["sex"]))
     model = DPVariationalLogisticRegression(epsilon=20.0, classes=labels, n_samples=300)
     return make_pipeline(columns, model).fit(X, y)
 
@@ -110,10 +101,8 @@ def table(labels):
 def test_names_and_units_behind_a_column_transformer_are_those_of_the_summary(labels, per):
     fitted = table(labels)
     told = summary(fitted, per=per)
-    n = len(told.name)
-    display = PosteriorDisplay.from_estimator(
-        fitted, parameters=list(range(n)), per=per, n_samples=4000, random_state=0
-    )
+    how = {"per": per, "n_samples": 4000, "random_state": 0}
+    display = PosteriorDisplay.from_estimator(fitted, parameters=range(len(told.name)), **how)
     assert ticks(display.ax_) == list(told.name)
     # Means of 4000 draws are off by 5 in 63 standard deviations with probability 1e-6.
     np.testing.assert_array_less(abs(display.samples.mean(axis=0) - told.mean), told.sd * 5 / 63)
@@ -156,10 +145,7 @@ def test_from_estimator_takes_the_first_few(fitted):
 @bundled(
     ("options", "message"),
     [
-        (
-            {"parameters": "x9"},
-            "parameters='x9' .str. to be a name in parameter_names_ or an index",
-        ),
+        ({"parameters": "x9"}, "parameters='x9' .str. to be a name in parameter_names_ or an ind"),
         ({"parameters": [0, 4]}, "parameters=4 .int. to be .* below 4"),
         ({"parameters": [True]}, "parameters=True"),
         ({"parameters": 1.5}, "parameters=1.5"),

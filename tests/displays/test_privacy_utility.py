@@ -86,9 +86,8 @@ def test_infinite_epsilon_is_a_level_and_so_is_the_baseline():
 
 def test_several_displays_share_axes():
     first = PrivacyUtilityDisplay.from_arrays([1, 2], [0.5, 0.6], name="a", baseline=0.9)
-    second = PrivacyUtilityDisplay.from_arrays(
-        [1, 2], [0.4, 0.5], name="b", baseline=0.9, ax=first.ax_
-    )
+    how = {"name": "b", "baseline": 0.9, "ax": first.ax_}
+    second = PrivacyUtilityDisplay.from_arrays([1, 2], [0.4, 0.5], **how)
     assert second.ax_ is first.ax_
     assert texts(first.ax_) == ["a", "baseline", "b"]
     assert first.lines_[0].get_color() != second.lines_[0].get_color()
@@ -110,9 +109,8 @@ def test_from_cv_results_reads_every_split(two_blobs, param, frame):
     np.testing.assert_array_equal(curve.epsilons, [0.1, 1.0])
     np.testing.assert_array_equal(curve.scores, splits[[1, 0]])
     np.testing.assert_array_equal(curve.scores_without_privacy, splits[2])
-    np.testing.assert_allclose(
-        display.lines_[0].get_ydata(), np.asarray(results["mean_test_score"])[[1, 0]]
-    )
+    means = np.asarray(results["mean_test_score"])[[1, 0]]
+    np.testing.assert_allclose(display.lines_[0].get_ydata(), means)
     assert display.ax_.get_ylabel() == "Test score"
 
 
@@ -121,16 +119,13 @@ def test_groups_are_curves(two_blobs):
     display = PrivacyUtilityDisplay.from_cv_results(results, group_by="clip", name="vi")
     assert [curve.name for curve in display.curves] == ["vi, clip=1.0", "vi, clip=2.0"]
     assert len(display.lines_) == len(display.bands_) == 2
-    rows = np.array(results["param_noisy__clip"], dtype=float) == 2.0
-    np.testing.assert_allclose(
-        display.curves[1].scores.mean(axis=1), results["mean_test_score"][rows]
-    )
+    means = results["mean_test_score"][np.array(results["param_noisy__clip"], float) == 2.0]
+    np.testing.assert_allclose(display.curves[1].scores.mean(axis=1), means)
 
 
 def test_several_metrics_are_told_apart(two_blobs):
-    results = search(
-        {"epsilon": [0.1, 1.0]}, two_blobs, scoring=["accuracy", "f1"], refit="accuracy"
-    )
+    how = {"scoring": ["accuracy", "f1"], "refit": "accuracy"}
+    results = search({"epsilon": [0.1, 1.0]}, two_blobs, **how)
     display = PrivacyUtilityDisplay.from_cv_results(results, metric="test_f1")
     np.testing.assert_array_equal(display.curves[0].scores[:, 0], results["split0_test_f1"])
     assert display.ax_.get_ylabel() == "Test f1"

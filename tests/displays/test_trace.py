@@ -57,7 +57,7 @@ def test_without_burn_in_nothing_is_shaded_and_one_series_will_do():
     assert ax.get_ylabel() == "Loss"
 
 
-def test_from_estimator_draws_the_kept_iterates():
+def test_from_estimator_draws_the_kept_iterates_of_the_parameters_chosen():
     chain = Chain()
     display = TraceDisplay.from_estimator(chain)
     assert len(display.lines_) == 4
@@ -65,6 +65,10 @@ def test_from_estimator_draws_the_kept_iterates():
     np.testing.assert_array_equal(display.lines_[2].get_xdata(), chain.posterior_steps_)
     assert display.burn_in == 100
     assert texts(display.ax_) == ["θ0", "θ1", "θ2", "θ3", "burn-in"]
+    chain.parameter_names_ = list("abcdef")
+    display = TraceDisplay.from_estimator(chain, parameters=["f", 1])
+    assert display.names == ["f", "b"]
+    np.testing.assert_array_equal(display.trace, chain.posterior_samples_[:, [5, 1]])
 
 
 def test_from_estimator_draws_means_where_there_are_no_samples():
@@ -83,14 +87,6 @@ def test_takes_a_model_of_the_user():
     np.testing.assert_array_equal(display.lines_[0].get_xdata(), model.posterior_steps_)
 
 
-def test_from_estimator_draws_the_parameters_chosen():
-    chain = Chain()
-    chain.parameter_names_ = list("abcdef")
-    display = TraceDisplay.from_estimator(chain, parameters=["f", 1])
-    assert display.names == ["f", "b"]
-    np.testing.assert_array_equal(display.trace, chain.posterior_samples_[:, [5, 1]])
-
-
 @pytest.mark.parametrize(("class_label", "column"), [(None, 2), ("no", 0), (np.str_("perhaps"), 1)])
 def test_from_estimator_draws_predictions_along_the_chain(class_label, column):
     chain, X = Chain(), np.random.default_rng(1).uniform(-1, 1, (5, 3))
@@ -102,8 +98,7 @@ def test_from_estimator_draws_predictions_along_the_chain(class_label, column):
 
 
 def test_the_steps_of_a_pipeline_see_the_rows_first():
-    X = np.random.default_rng(1).uniform(-1, 1, (5, 3))
-    chain = Chain()
+    X, chain = np.random.default_rng(1).uniform(-1, 1, (5, 3)), Chain()
     pipeline = make_pipeline(BoundedScaler(-2, 2).fit(X), chain)
     display = TraceDisplay.from_estimator(pipeline, X=X)
     np.testing.assert_array_equal(display.trace, chain.path_predictive(X / 2)[:, :, 2])
@@ -142,11 +137,7 @@ def test_bad_input_is_named(options, message):
     [
         (GaussianNB(), {}, "estimator=.* have posterior_steps_"),
         (Chain(), {"parameters": 6}, "parameters=6"),
-        (
-            Chain(),
-            {"X": np.zeros((2, 3)), "parameters": 0},
-            "parameters=0 .int. to be None where X",
-        ),
+        (Chain(), {"X": np.zeros((2, 3)), "parameters": 0}, "parameters=0 .int. to be None wh"),
         (Chain(), {"X": np.zeros((2, 3)), "class_label": "maybe"}, "class_label='maybe'"),
     ],
 )
