@@ -46,12 +46,11 @@ class DPTemperatureScaler(AccuracyMixin, AroundModel):
 
     **Privacy.** The temperature is (epsilon, delta)-differentially private under
     ``neighboring_relation``, given the classifier; ``privacy_`` states the composition of both, as
-    for rows that both have seen. The two noises compose in quadrature, so a tenth of ε for the
-    temperature costs the classifier about a hundredth of its noise variance: all rows can serve
-    twice. Of rows that the classifier has *not* seen, each takes part in one release only, and the
-    larger of ``temperature_privacy_`` and the classifier's own ``privacy_`` holds (for a split that
-    was made without looking at the data). Conditional on the public facts in the report, void for a
-    seeded fit, and floating-point arithmetic is treated as exact.
+    for rows that both have seen: a tenth of ε for the temperature costs the classifier about a
+    hundredth of its noise variance. Of rows that the classifier has *not* seen the larger of
+    ``temperature_privacy_`` and its own ``privacy_`` holds (for a split that was made without
+    looking at the data). Conditional on the public facts in the report, void for a seeded fit, and
+    floating-point arithmetic is treated as exact.
 
     Parameters
     ----------
@@ -90,14 +89,10 @@ class DPTemperatureScaler(AccuracyMixin, AroundModel):
         The fitted classifier.
     temperature_ : float
         T in [1/20, 20]; above 1 the classifier was too sure of itself.
-    privacy_ : PrivacyReport
-        Statement of classifier and temperature together.
-    temperature_privacy_ : PrivacyReport
-        Statement of the temperature, given the classifier.
-    noise_multiplier_ : float
-        The value used.
-    n_iter_ : int
-        Number of noisy steps taken.
+    privacy_, temperature_privacy_ : PrivacyReport
+        Statement of classifier and temperature together, and of the temperature alone.
+    noise_multiplier_, n_iter_ : float and int
+        The value used, and the number of noisy steps taken.
     classes_, n_features_in_, feature_names_in_
         Class labels, number of features, and their names, where X had any.
 
@@ -119,11 +114,8 @@ class DPTemperatureScaler(AccuracyMixin, AroundModel):
     >>> from skdp import BoundedScaler, DPSGDClassifier
     >>> from skdp.calibration import DPTemperatureScaler
     >>> X, y = load_breast_cancer(return_X_y=True)
-    >>> classifier = DPSGDClassifier(2.0, classes=[0, 1], n_samples=569)
-    >>> model = make_pipeline(
-    ...     BoundedScaler(lower=0, upper=5000),
-    ...     DPTemperatureScaler(classifier, epsilon=0.5, n_samples=569),
-    ... )
+    >>> model = DPTemperatureScaler(DPSGDClassifier(2.0, classes=[0, 1], n_samples=569))
+    >>> model = make_pipeline(BoundedScaler(lower=0, upper=5000), model.set_params(n_samples=569))
     >>> model.fit(X, y).predict_proba(X).shape
     (569, 2)
     """

@@ -35,15 +35,15 @@ class DPConformalClassifier(AccuracyMixin, _DPConformal):
     the classifier, which may be wrong: a bad one has large sets.
 
     **Privacy.** The threshold is epsilon-differentially private, with δ = 0, under
-    ``neighboring_relation``, given the classifier: one draw of the exponential mechanism. A
-    classifier that is fitted here reads other rows, so ``privacy_`` states the larger of the two;
-    for a frozen one it does where both were fitted on parts of one `DisjointSplit`, and else states
-    the composition. Conditional on the public facts in the report, void for a seeded fit.
+    ``neighboring_relation``, given the classifier. A classifier that is fitted here reads other
+    rows, so ``privacy_`` states the larger of the two; for a frozen one it does where both were
+    fitted on parts of one `DisjointSplit`, and else states the composition. Conditional on the
+    public facts in the report, void for a seeded fit.
 
     **Coverage.** For rows that are exchangeable with those that calibrate, the set holds the right
-    class with probability 1 - alpha or more, over the rows and the noise: the rank of the quantile
-    is raised to pay for the noise (see Notes). It is marginal: over all rows, and not within a
-    class or a subgroup. It is void for rows on which the classifier was fitted.
+    class with probability 1 - alpha or more, over the rows and the noise. It is marginal: over all
+    rows, and not within a class or a subgroup. It is void for rows on which the classifier was
+    fitted.
 
     Parameters
     ----------
@@ -82,11 +82,9 @@ class DPConformalClassifier(AccuracyMixin, _DPConformal):
         The fitted classifier.
     threshold_ : float
         Score up to which a class is in the set; infinite where nothing is left out.
-    privacy_ : PrivacyReport
-        Statement of classifier and threshold together. Not valid for a classifier that says nothing
-        of what it has learned: then see the next.
-    threshold_privacy_ : PrivacyReport
-        Statement of the threshold, given the classifier.
+    privacy_, threshold_privacy_ : PrivacyReport
+        Statement of classifier and threshold together, not valid for a classifier that says nothing
+        of what it has learned; and of the threshold, given the classifier.
     diagnostics_ : tuple of str
         Doubts about the sets; each was a `FitWarning`.
     classes_ : ndarray of shape (n_classes,)
@@ -100,12 +98,10 @@ class DPConformalClassifier(AccuracyMixin, _DPConformal):
 
     Notes
     -----
-    *Rank.* With m calibration rows, B points to draw from and a rate r = ε/R, the rank is that of
-    ordinary conformal prediction and ln(B) - 2 or so over r more: 0.911 m in place of 0.9 m at
-    mε = 1000. The proof is in docs/derivations.md. Where the rank would exceed m nothing is drawn,
-    sets hold every class, and a `FitWarning` says so.
-
-    *Missing classes.* A class without calibration rows is in sets by its score, as others are.
+    The rank of the quantile is raised to pay for the noise (docs/derivations.md): to 0.911 m in
+    place of 0.9 m where mε = 1000, of m calibration rows. Where it would exceed m nothing is drawn,
+    sets hold every class, and a `FitWarning` says so. A class without calibration rows is in sets
+    by its score, as others are.
 
     References
     ----------
@@ -120,9 +116,8 @@ class DPConformalClassifier(AccuracyMixin, _DPConformal):
     >>> from sklearn.frozen import FrozenEstimator
     >>> from skdp import DisjointSplit, DPVariationalLogisticRegression
     >>> from skdp.conformal import DPConformalClassifier
-    >>> rng = np.random.default_rng(0)
-    >>> X = rng.uniform(-1, 1, (4000, 1))
-    >>> y = (rng.random(4000) < 1 / (1 + np.exp(-4 * X[:, 0]))).astype(int)
+    >>> X, noise = np.random.default_rng(0).uniform(-1, 1, (2, 4000, 1))
+    >>> y = (X + noise > 0).astype(int)[:, 0]
     >>> split = DisjointSplit(4000, parts={"train": 0.5, "calibrate": 0.5})
     >>> model = DPVariationalLogisticRegression(epsilon=1.0, classes=[0, 1], n_samples=2000)
     >>> model = model.fit(*split.take("train", X, y))
@@ -186,11 +181,8 @@ class DPConformalRegressor(R2Mixin, _DPConformal):
     standard deviation: one private quantile of the residuals of calibration rows that the regressor
     has not seen. Coverage needs no assumption about the regressor, which may be wrong.
 
-    **Privacy.** As that of `DPConformalClassifier`: one draw of the exponential mechanism, with
-    δ = 0, on rows that a regressor which is fitted here does not read.
-
-    **Coverage.** As there: the interval holds the target of an exchangeable row with probability
-    1 - alpha or more, over the rows and the noise, on average over all rows.
+    **Privacy** and **coverage** are as those of `DPConformalClassifier`: the interval holds the
+    target of an exchangeable row with probability 1 - alpha or more, on average over all rows.
 
     Parameters
     ----------
@@ -210,8 +202,7 @@ class DPConformalRegressor(R2Mixin, _DPConformal):
     Attributes
     ----------
     threshold_ : float
-        Half the width of intervals, in standard deviations for scaled ones; infinite where nothing
-        is left out.
+        Half the width of intervals, in standard deviations for scaled ones.
     estimator_, privacy_, threshold_privacy_, diagnostics_, n_features_in_, feature_names_in_
         As of `DPConformalClassifier`.
 
@@ -241,8 +232,6 @@ class DPConformalRegressor(R2Mixin, _DPConformal):
 
     def _read_rows(self, X: Any, y: Any, columns: bool) -> tuple[Any, np.ndarray, Any]:
         last = self._inner.steps[-1][1] if isinstance(self._inner, Pipeline) else self._inner
-        if not hasattr(last, "predict"):
-            raise expected("a regressor", estimator=self.estimator)
         scaled = one_of(("absolute", "scaled"), residual=self.residual) == "scaled"
         if scaled and "return_std" not in inspect.signature(last.predict).parameters:
             remedy = "the model does not predict a standard deviation"

@@ -27,14 +27,10 @@ class EvaluationReport:
         Variance of the noise on each count.
     n_ : int or None
         Public number of rows; None where it is private.
-    level : float
-        Nominal coverage of the intervals.
-    alike : int
-        Rows that may be of one person.
-    subgroups_ : dict
-        A report of each declared subgroup.
-    bins_ : ScoreBins or ResidualBins
-        Public bins.
+    level, alike : float and int
+        Nominal coverage of the intervals; rows that may be of one person.
+    subgroups_, bins_ : dict, and ScoreBins or ResidualBins
+        A report of each declared subgroup; and the public bins.
 
     Examples
     --------

@@ -130,9 +130,8 @@ def private_report(
     --------
     >>> import numpy as np
     >>> from skdp.evaluation import private_report
-    >>> rng = np.random.default_rng(0)
-    >>> p = rng.uniform(size=5000)
-    >>> y = rng.uniform(size=5000) < p
+    >>> p, u = np.random.default_rng(0).uniform(size=(2, 5000))
+    >>> y = u < p
     >>> report = private_report(y, p, classes=[False, True], n_samples=5000)
     >>> abs(report.auc.value - 5 / 6) < 0.05, round(report.privacy_.epsilon, 9)
     (True, 1.0)
@@ -305,10 +304,9 @@ class DPEvaluator(BaseEstimator):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features), Dask collection or ChunkedRows
-            Rows. Those of Dask or in chunks are predicted where they are, when they are first
-            looked at and again when they are counted, and only counts come here; their unit is the
-            row. A prediction has to be the same both times, or the rows count as changed: chance
-            in a model, or workers of unlike hardware, end the report after its charge.
+            Rows. Those of Dask or in chunks are predicted where they are, twice, and only counts
+            come here; their unit is the row. A prediction has to be the same both times: chance in
+            a model, or workers of unlike hardware, end the report after its charge.
         y : array-like of shape (n_samples,), or None with ChunkedRows, default=None
             Class labels or targets.
         groups, subgroup, subgroups : optional

@@ -37,19 +37,14 @@ class CoefficientTable:
     name : tuple of str
         Feature, or "intercept"; of several classes the class before it, whose coefficient is
         stated less the mean over the classes: probabilities identify differences only.
-    mean, sd : ndarray of shape (n,)
-        Posterior mean and standard deviation; sd is NaN for a single sample.
-    low, high : ndarray of shape (n,)
-        Ends of the central posterior interval.
-    positive : ndarray of shape (n,)
-        Posterior probability that the coefficient is > 0.
+    mean, sd, low, high, positive : ndarray of shape (n,)
+        Posterior mean, standard deviation, ends of the central interval, and probability that the
+        coefficient is > 0; NaN where a single sample has none.
     ratio, ratio_low, ratio_high : ndarray of shape (n,) or None
         exp of the mean and of the ends: what one unit more multiplies the odds of the second class
         by, or the rate. None for other models.
-    level : float
-        Of the interval.
-    ratio_name : str
-        "odds ratio", "rate ratio" or "".
+    level, ratio_name : float and str
+        Of the interval; and "odds ratio", "rate ratio" or "".
     notes : tuple of str
         What the table holds for, and which intervals the prior decides.
 

@@ -29,10 +29,9 @@ class ReliabilityTable:
         bin between two equal edges is empty.
     counts : ndarray of shape (n_bins,)
         Rows in each bin, or the sum of their weights.
-    confidence : ndarray of shape (n_bins,)
-        Mean predicted probability in each bin; NaN in an empty one.
-    accuracy : ndarray of shape (n_bins,)
-        Share of rows in each bin whose predicted class was the true one; NaN in an empty one.
+    confidence, accuracy : ndarray of shape (n_bins,)
+        Mean predicted probability in each bin, and share of its rows whose predicted class was the
+        true one; NaN in an empty one.
 
     Examples
     --------

@@ -64,17 +64,14 @@ class PrivateStatistic:
         The function that released it.
     value : float or ndarray
         The estimate, within what is possible.
-    low, high : float or ndarray
-        Ends of the interval, of the shape of ``value``; each holds by itself at ``level``.
-    level : float
-        Probability, over the noise and, of the population's, the sampling, with which it holds.
+    low, high, level : float or ndarray, and float
+        Ends of the interval, each by itself, and the probability with which it holds, over the
+        noise and, of the population's, the sampling.
     interval_of : {"data", "population"}
         Whose statistic the interval is for: that of the rows at hand, or of what they were drawn
         from.
-    privacy_ : PrivacyReport
-        What it cost.
-    edges : ndarray or None
-        Of the bins of a histogram.
+    privacy_, edges : PrivacyReport, and ndarray or None
+        What it cost, and the edges of the bins of a histogram.
     diagnostics_ : tuple of str
         Doubts about the bounds that the released values raise; each was a `FitWarning`.
 
