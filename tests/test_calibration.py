@@ -41,9 +41,8 @@ class Overconfident(ClassifierMixin, BaseEstimator):
 
     def fit(self, X, y):
         self.classes_ = np.arange(4)
-        self.privacy_ = PrivacyReport.of(
-            dp_sgd_event(10.0, 1.0, 10), delta=1e-5, sampling="full batch"
-        )
+        event = dp_sgd_event(10.0, 1.0, 10)
+        self.privacy_ = PrivacyReport.of(event, delta=1e-5, sampling="full batch")
         return self
 
     def predict_proba(self, X):
@@ -96,15 +95,11 @@ class TestTemperature:
             # Ten standard deviations of the mean of the last half of a walk of 30 steps of .05.
             assert abs(np.log(scaler.temperature_)) < 10 * 0.05 * np.sqrt(20)
 
-    def test_predicted_classes_stay(self, logits):
+    def test_predicted_classes_stay_and_probabilities_are_in_closed_form(self, logits):
         X, y = logits
         scaler = seeing(epsilon=0.5).fit(X, y)
         np.testing.assert_array_equal(scaler.predict(X), scaler.estimator_.predict(X))
         np.testing.assert_array_equal(scaler.predict_proba(X).argmax(axis=1), scaler.predict(X))
-
-    def test_probabilities_in_closed_form(self, logits):
-        X, y = logits
-        scaler = seeing(epsilon=0.5).fit(X, y)
         expected = log_softmax(log_softmax(2 * X, axis=1) / scaler.temperature_, axis=1)
         np.testing.assert_allclose(scaler.predict_log_proba(X), expected, atol=1e-9)
         np.testing.assert_allclose(scaler.predict_proba(X), np.exp(expected), atol=1e-12)
@@ -147,8 +142,7 @@ class TestStatement:
         (entry,) = ledger.entries
         assert entry.event == scaler.temperature_privacy_.event
         assert len(tape) == 30
-        scales = {release.call.scale / release.call.sensitivity for release in tape}
-        (sigma,) = scales
+        (sigma,) = {release.call.scale / release.call.sensitivity for release in tape}
         spent = epsilon_of_event(dp_sgd_event(sigma, 1.0, 30), 1e-5)
         assert spent == pytest.approx(0.3, rel=1e-6)
 
@@ -170,9 +164,8 @@ class TestStatement:
         X, y = logits[0][:50], logits[1][:50]
         sums = []
         for last in ([90.0, 0, 0, 0], [0, 0, 0, 1e300]):
-            scaler = DPTemperatureScaler(
-                Overconfident(), target=target, max_iter=1, epsilon=None, noise_multiplier=1e-6
-            )
+            how = {"target": target, "max_iter": 1, "epsilon": None, "noise_multiplier": 1e-6}
+            scaler = DPTemperatureScaler(Overconfident(), **how)
             with release_hook.record() as tape:
                 scaler.fit(np.vstack([X[:-1], last]), y)
             sums.append(tape[0].output.item())

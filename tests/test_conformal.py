@@ -44,9 +44,8 @@ z = np.abs(X[:, 1]) + rng.uniform(-0.3, 0.3, N)
 
 
 def classifier(**parameters):
-    return DPVariationalLogisticRegression(
-        **({"classes": [0, 1], "n_samples": N, "max_iter": 5} | parameters)
-    )
+    given = {"classes": [0, 1], "n_samples": N, "max_iter": 5} | parameters
+    return DPVariationalLogisticRegression(**given)
 
 
 def sets(model=None, **parameters):
@@ -124,9 +123,8 @@ def test_some_arrangement_needs_most_of_the_shift() -> None:
 @pytest.mark.parametrize("relation", ["zero_out", "replace_one"])
 @pytest.mark.parametrize("epsilon", [0.3, 1.0, 30.0])
 def test_the_rank_pays_for_the_rate_of_its_own_mechanism(relation: str, epsilon: float) -> None:
-    config = ConformalConfig(
-        alpha=0.1, n_records=1500, epsilon=epsilon, neighboring_relation=relation
-    )
+    how = {"alpha": 0.1, "n_records": 1500, "neighboring_relation": relation}
+    config = ConformalConfig(epsilon=epsilon, **how)
     mechanism = config.mechanism
     rate = (epsilon - 2**-38) / mechanism.sensitivity
     assert mechanism.n_points == len(config.points) == config.n_points
@@ -220,10 +218,8 @@ def test_a_class_that_the_model_does_not_know_is_never_covered() -> None:
 def test_a_fit_and_its_calibration_cost_the_larger() -> None:
     with PrivacyLedger() as ledger:
         fitted = sets(classifier(epsilon=1.0), epsilon=0.7).fit(X, y)
-    assert [entry.label for entry in ledger.entries] == [
-        "DPVariationalLogisticRegression",
-        "DPConformalClassifier",
-    ]
+    labels = [entry.label for entry in ledger.entries]
+    assert labels == ["DPVariationalLogisticRegression", "DPConformalClassifier"]
     assert ledger.total(1e-5) == pytest.approx(1.0)
     assert privacy_of(fitted).epsilon == fitted.privacy_.epsilon == pytest.approx(1.0)
     assert fitted.threshold_privacy_.epsilon == pytest.approx(0.7)
@@ -256,18 +252,12 @@ def test_parts_of_a_split(container) -> None:
 def test_a_part_that_is_split_again_stays_a_part(relation: str, by_person: bool) -> None:
     groups = np.arange(N) // 2
     facts = {"unit": Persons(1000)} if by_person else {}
-    split = DisjointSplit(
-        N, groups=groups if by_person else None, neighboring_relation=relation, test_size=0.5
-    )
-    fits = []
+    of = {"groups": groups if by_person else None, "neighboring_relation": relation}
+    split, fits = DisjointSplit(N, test_size=0.5, **of), []
+    facts |= {"neighboring_relation": relation, "n_samples": 1000}
     for part in split.parts:
         rows, labels, persons = split.take(part, X, y, groups)
-        model = sets(
-            classifier(neighboring_relation=relation, n_samples=1000, **facts),
-            neighboring_relation=relation,
-            n_samples=1000,
-            **facts,
-        )
+        model = sets(classifier(**facts), **facts)
         fits.append(model.fit(rows, labels, **({"groups": persons} if by_person else {})))
     assert isinstance(fits[0].threshold_privacy_.event, PartDpEvent)
     assert privacy_of(*fits).epsilon == pytest.approx(1.0)
@@ -358,9 +348,7 @@ def test_too_few_rows_leave_nothing_out_and_cost_nothing() -> None:
     with pytest.warns(FitWarning, match="far too large"):
         DPConformalRegressor(model, residual_bound=1e9).fit(X[1000:], z[1000:])
     with pytest.warns(FitWarning, match="larger residual_bound"):
-        line = DPConformalRegressor(
-            FrozenEstimator(LinearRegression().fit(X[:1000], z[:1000])), residual_bound=1e-3
-        ).fit(X[1000:], z[1000:])
+        line = DPConformalRegressor(model, residual_bound=1e-3).fit(X[1000:], z[1000:])
     assert np.isinf(line.predict_interval(X)).all()
 
 
@@ -391,14 +379,10 @@ def test_refusals_cost_nothing(model, match: str) -> None:
 def test_plans_of_two_fits_are_of_splits_of_their_own():
     """The same rows may be in the one's fit and in the other's calibration."""
     inner = DPVariationalLogisticRegression(epsilon=1.0, classes=[0, 1], n_samples=750)
-    plans = [
-        DPConformalClassifier(inner, epsilon=0.7, n_samples=1000).plan(n_features=2)
-        for _ in range(2)
-    ]
+    plans = [sets(inner, epsilon=0.7, n_samples=1000).plan(n_features=2) for _ in range(2)]
     fit, cal = (PrivacyReport.compose([p] * 2) for p in _inner_events(plans[0]))
-    both = PrivacyReport.compose(
-        [r for p in plans for r in (p.privacy, p.parts["estimator"].privacy)]
-    )
+    reports = [r for p in plans for r in (p.privacy, p.parts["estimator"].privacy)]
+    both = PrivacyReport.compose(reports)
     assert both.epsilon > max(fit.epsilon, cal.epsilon) + 0.05
 
 

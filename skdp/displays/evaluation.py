@@ -24,21 +24,22 @@ _MOST_LETTERS = 44  # of all classes, in a line below the matrix
 class _CurveDisplay:
     """A curve through points that have an interval on either axis."""
 
-    _reads: ClassVar[tuple[str, str]] = "", ""  # of a report: the curve, and its summary
-    _summary: ClassVar[str] = ""
+    _curve: ClassVar[str] = ""  # of a report
+    _summary: ClassVar[tuple[str, str]] = "", ""  # of a report, and its name in the legend
     _axis_labels: ClassVar[tuple[str, str]] = "", ""
+    name: str | None
 
-    def __init__(
-        self, x: Interval, y: Interval, summary: Interval | None, name: str | None
-    ) -> None:
-        if len(x.value) != len(y.value) or len(x.value) < 2:
+    def _check(self, x: str, y: str) -> None:
+        """Check the estimates of these names, and of the summary."""
+        self._x, self._y = (interval(getattr(self, end), end, 1) for end in (x, y))
+        if len(self._x.value) != len(self._y.value) or len(self._x.value) < 2:
             raise ValueError("Expected estimates of two points or more, as many on either axis.")
-        self._x, self._y, self._area = x, y, summary
-        self.name = name
+        area = getattr(self, self._summary[0])
+        self._area = None if area is None else interval(area, self._summary[0], 0)
 
     @property
     def _chance(self) -> tuple[float, float]:
-        raise NotImplementedError
+        return 0.0, 1.0
 
     @classmethod
     def from_report(
@@ -57,8 +58,7 @@ class _CurveDisplay:
         -------
         self
         """
-        method, summary = cls._reads
-        curve = of_report(report, method)()
+        curve, summary = of_report(report, cls._curve)(), cls._summary[0]
         made: Any = cls  # whose arguments are those of the subclass
         display = made(*curve[:2], name=name, **{summary: getattr(report, summary)})
         return display.plot(ax, **kwargs)
@@ -85,7 +85,7 @@ class _CurveDisplay:
         if not shown(ax, _CHANCE):
             ax.plot([0, 1], self._chance, color=GREY, linestyle=":", label=_CHANCE)
         name = self.name if name is None else name
-        label = name if self._area is None else named(name, f"{self._summary} {self._area}")
+        label = name if self._area is None else named(name, f"{self._summary[1]} {self._area}")
         known = ~(self._x.is_unknown | self._y.is_unknown)
         style = {"linewidth": 1.5, "marker": "o", "markersize": 3.0, "label": label}
         (self.line_,) = ax.plot(self._x.value[known], self._y.value[known], **(style | kwargs))
@@ -150,17 +150,12 @@ class RocCurveDisplay(_CurveDisplay):
     'True positive rate'
     """
 
-    _reads = "roc_curve", "auc"
-    _summary, _axis_labels = "AUC", ("False positive rate", "True positive rate")
+    _curve, _summary = "roc_curve", ("auc", "AUC")
+    _axis_labels = "False positive rate", "True positive rate"
 
     def __init__(self, fpr: Any, tpr: Any, *, auc: Any = None, name: str | None = None) -> None:
-        area = None if auc is None else interval(auc, "auc", 0)
-        super().__init__(interval(fpr, "fpr", 1), interval(tpr, "tpr", 1), area, name)
-        self.fpr, self.tpr, self.auc = fpr, tpr, auc
-
-    @property
-    def _chance(self) -> tuple[float, float]:
-        return 0.0, 1.0
+        self.fpr, self.tpr, self.auc, self.name = fpr, tpr, auc, name
+        self._check("fpr", "tpr")
 
 
 class PrecisionRecallDisplay(_CurveDisplay):
@@ -196,19 +191,15 @@ class PrecisionRecallDisplay(_CurveDisplay):
     'Recall'
     """
 
-    _reads = "precision_recall_curve", "average_precision"
-    _summary, _axis_labels = "AP", ("Recall", "Precision")
+    _curve, _summary = "precision_recall_curve", ("average_precision", "AP")
+    _axis_labels = "Recall", "Precision"
 
     def __init__(
         self, precision: Any, recall: Any, *, average_precision: Any = None, name: str | None = None
     ) -> None:
-        area = None
-        if average_precision is not None:
-            area = interval(average_precision, "average_precision", 0)
-        x, y = interval(recall, "recall", 1), interval(precision, "precision", 1)
-        super().__init__(x, y, area, name)
-        self.precision, self.recall = precision, recall
+        self.precision, self.recall, self.name = precision, recall, name
         self.average_precision = average_precision
+        self._check("recall", "precision")
 
     @property
     def _chance(self) -> tuple[float, float]:

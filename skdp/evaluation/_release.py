@@ -135,11 +135,17 @@ class TableRelease(BaseEstimator):
         return found, report, facts | {"noise_variance_": mechanism.standard_deviation**2}
 
 
-class _Records(tuple[np.ndarray, ...]):
+@dataclass
+class _Records:
     """Rows that are counted at once."""
 
+    arrays: tuple[np.ndarray, ...]
+
+    def __len__(self) -> int:
+        return len(self.arrays[0])
+
     def sum(self, term: Callable[[Any], Any], selection: Any) -> Any:
-        return term(self)
+        return term(self.arrays)
 
 
 def _counts(cells_of: CellsOf, arrays: tuple[np.ndarray, ...]) -> np.ndarray:

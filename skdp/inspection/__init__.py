@@ -85,23 +85,20 @@ class CoefficientTable:
     def _columns(self) -> list[tuple[str, Any]]:
         """Headings and columns, as they are shown."""
         ends = [f"{50 * (1 + sign * self.level):g} %" for sign in (-1, 1)]
-        shown = [("name", self.name), ("mean", self.mean), ("sd", self.sd)]
-        shown += [(ends[0], self.low), (ends[1], self.high), ("P(>0)", self.positive)]
+        heads, what = ["name", "mean", "sd", *ends, "P(>0)"], self.ratio_name
+        columns = [self.name, self.mean, self.sd, self.low, self.high, self.positive]
         if self.ratio is not None:
-            what = self.ratio_name
-            shown += [(what, self.ratio), (f"{what} {ends[0]}", self.ratio_low)]
-            shown += [(f"{what} {ends[1]}", self.ratio_high)]
-        return shown
+            heads += [what, *(f"{what} {end}" for end in ends)]
+            columns += [self.ratio, self.ratio_low, self.ratio_high]
+        return list(zip(heads, columns, strict=True))
 
     def _cells(self) -> list[list[str]]:
-        columns, what = self._columns(), self.ratio_name
-        rows = zip(*(values for _, values in columns), strict=True)
-        ratios = [bool(what) and what in heading for heading, _ in columns]
-        found = [[heading for heading, _ in columns]]
-        for name, *numbers in rows:
-            cells = zip(numbers, ratios[1:], strict=True)
-            found.append([name, *(_digits(number, is_ratio) for number, is_ratio in cells)])
-        return found
+        heads, columns = zip(*self._columns(), strict=True)
+        rows = [list(heads)]
+        for name, *numbers in zip(*columns, strict=True):
+            # Ratios are the columns from the sixth number on.
+            rows.append([name, *(_digits(number, i >= 5) for i, number in enumerate(numbers))])
+        return rows
 
     def __repr__(self) -> str:
         cells = self._cells()
@@ -181,11 +178,10 @@ def summary(
     else:
         draws = last.sample_posterior()[:, :size] @ A.T
         mean, several = draws.mean(axis=0), len(draws) > 1
-        sd = draws.std(axis=0, ddof=1) if several else np.full(len(mean), np.nan)
-        low, high = np.quantile(draws, [0.5 - level / 2, 0.5 + level / 2], axis=0)
-        positive = (draws > 0).mean(axis=0)
-        if not several:
-            low, high, positive = (np.full(len(mean), np.nan) for _ in range(3))
+        sd, low, high, positive = np.full((4, len(mean)), np.nan)
+        if several:
+            sd, positive = draws.std(axis=0, ddof=1), (draws > 0).mean(axis=0)
+            low, high = np.quantile(draws, [0.5 - level / 2, 0.5 + level / 2], axis=0)
         notes = (*notes, f"Of {len(draws)} posterior sample{'s' * several}.")
     what = _RATIOS.get(getattr(last, "_ratio", ""), "") if K == 1 else ""
     with np.errstate(over="ignore"):
@@ -268,22 +264,17 @@ def _of_the_prior(model: Any, A: np.ndarray, sd: np.ndarray, names: Sequence[str
     of_features = np.tile(np.arange(A.shape[1] // K) < d, K)
     prior = np.sqrt((A[:, of_features] ** 2) @ np.tile(scale**2, K))
     decided = (sd > PRIOR_LEFT * prior) & ~A[:, ~of_features].any(axis=1)
-    left = np.flatnonzero(decided).tolist()
-    if not left:
+    if not (left := np.flatnonzero(decided).tolist()):
         return []
     shown = ", ".join(names[i] for i in left[:MOST_NAMED])
     shown += f" and {len(left) - MOST_NAMED} more" * (len(left) > MOST_NAMED)
+    spread = " to ".join(dict.fromkeys(f"{end:.2g}" for end in (scales.min(), scales.max())))
     learned = ", learned from all coefficients" * (model.prior_scale == "auto")
     return [
         f"The releases say little of {shown}: a quarter of the prior's variance or more is left. "
-        f"If an effect may be far larger than the prior's scale ({_range(scales)}{learned}), set "
+        f"If an effect may be far larger than the prior's scale ({spread}{learned}), set "
         "prior_scale, or declare tighter bounds of the column."
     ]
-
-
-def _range(scales: np.ndarray) -> str:
-    low, high = f"{scales.min():.2g}", f"{scales.max():.2g}"
-    return low if low == high else f"{low} to {high}"
 
 
 def _digits(number: float, is_ratio: bool) -> str:

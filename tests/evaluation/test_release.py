@@ -308,7 +308,7 @@ def test_parts_of_two_splits_are_refused(rows):
     assert not ledger.entries
 
 
-def test_an_estimator_without_a_statement_is_named(rows):
+def test_an_estimator_without_a_statement_or_predictions_is_named(rows):
     X, y = rows
     with pytest.warns(PrivacyWarning, match="no valid privacy statement"):
         DPEvaluator(LogisticRegression().fit(X, y), n_samples=2000).report(X, y)
@@ -316,13 +316,9 @@ def test_an_estimator_without_a_statement_is_named(rows):
         DPEvaluator(model(2000)).report(X, y)
     with pytest.raises(ValueError, match="a fitted estimator"):
         DPEvaluator("model").report(X, y)
-    assert not ledger.entries
-
-
-def test_what_does_not_predict_is_named(rows):
-    scaler = BoundedScaler(lower=-1, upper=1).fit(rows[0])
     with pytest.raises(ValueError, match="to be a classifier or regressor"):
-        DPEvaluator(scaler).report(*rows)
+        DPEvaluator(BoundedScaler(lower=-1, upper=1).fit(X)).report(X, y)
+    assert not ledger.entries
 
 
 def test_classes_in_another_order_than_the_columns_are_refused():
@@ -342,7 +338,7 @@ def test_classes_in_another_order_than_the_columns_are_refused():
     assert not ledger.entries
 
 
-def test_a_pipeline_and_undeclared_labels(rows):
+def test_a_pipeline_undeclared_labels_and_a_missing_value_whose_remedy_is_named_once(rows):
     X, y = rows
     pipeline = make_pipeline(BoundedScaler(lower=-1, upper=1), model(2000)).fit(X, y)
     report = DPEvaluator(pipeline, epsilon=2.0, n_samples=2000).report(X, y)
@@ -350,11 +346,6 @@ def test_a_pipeline_and_undeclared_labels(rows):
     with PrivacyLedger() as ledger, pytest.raises(ValueError, match="declared classes"):
         DPEvaluator(pipeline, n_samples=2000).report(X, np.where(y == 1, 7, y))
     assert not ledger.entries
-
-
-def test_a_missing_value_is_refused_and_the_remedy_named_once(rows):
-    X, y = rows
-    pipeline = make_pipeline(BoundedScaler(lower=-1, upper=1), model(2000)).fit(X, y)
     with pytest.raises(ValueError, match=r"contains NaN\. Fill it") as refused:
         DPEvaluator(pipeline, n_samples=2000).report(np.where(X[0, 0] == X, np.nan, X), y)
     assert str(refused.value).count("Fill it") == 1
@@ -363,9 +354,8 @@ def test_a_missing_value_is_refused_and_the_remedy_named_once(rows):
 def test_a_regressor_needs_its_bounds(rows):
     X, _ = rows
     y = X[:, 0]
-    fitted = DPVariationalLinearRegression(
-        1.0, target_bounds=(-1, 1), n_samples=2000, data_norm=1.0
-    ).fit(X, y)
+    public = {"target_bounds": (-1, 1), "n_samples": 2000, "data_norm": 1.0}
+    fitted = DPVariationalLinearRegression(1.0, **public).fit(X, y)
     bounds = {"target_bounds": (-1, 1), "residual_bound": 1.0}
     report = DPEvaluator(fitted, n_samples=2000, **bounds).report(X, y)
     assert float(report.rmse) < 0.5

@@ -45,14 +45,10 @@ def test_the_table_is_that_of_the_rows(two):
 def test_what_does_not_depend_on_bins_is_exact(two):
     y, p, report = two
     predicted = p > 0.5
-    for name, metric in {
-        "accuracy": metrics.accuracy_score,
-        "balanced_accuracy": metrics.balanced_accuracy_score,
-        "precision": metrics.precision_score,
-        "recall": metrics.recall_score,
-    }.items():
-        assert float(getattr(report, name)) == pytest.approx(metric(y, predicted), abs=1e-12)
-        assert float(getattr(report.at(0.5), name)) == pytest.approx(metric(y, predicted))
+    for name in ("accuracy", "balanced_accuracy", "precision", "recall"):
+        exact = getattr(metrics, f"{name}_score")(y, predicted)
+        assert float(getattr(report, name)) == pytest.approx(exact, abs=1e-12)
+        assert float(getattr(report.at(0.5), name)) == pytest.approx(exact)
     for normalize in ("all", "true", "pred"):
         np.testing.assert_allclose(
             report.confusion_matrix(normalize=normalize).value,
@@ -68,9 +64,8 @@ def test_thresholds_are_edges(two, threshold):
     assert abs(found.threshold - threshold) < 0.05
     predicted = p > found.threshold
     assert float(found.f1) == pytest.approx(metrics.f1_score(y, predicted))
-    assert float(found.specificity) == pytest.approx(
-        metrics.recall_score(y, predicted, pos_label=0)
-    )
+    of_negatives = metrics.recall_score(y, predicted, pos_label=0)
+    assert float(found.specificity) == pytest.approx(of_negatives)
     np.testing.assert_allclose(
         report.confusion_matrix(threshold).value,
         metrics.confusion_matrix(y, predicted, normalize="all"),
@@ -200,9 +195,8 @@ def test_top_scores_that_are_tied_are_named():
 def test_subgroups_add_up_and_are_their_own(two):
     y, p, _ = two
     of = np.where(p > 0.4, "high", "low")
-    report = private_report(
-        y, p, classes=[0, 1], subgroup=of, subgroups=["high", "low", "none"], n_bins=20, **QUIET
-    )
+    how = {"classes": [0, 1], "subgroups": ["high", "low", "none"], "n_bins": 20}
+    report = private_report(y, p, subgroup=of, **how, **QUIET)
     assert list(report.subgroups_) == ["high", "low", "none"]
     parts = [part.counts_ for part in report.subgroups_.values()]
     np.testing.assert_array_equal(sum(parts), report.counts_)
@@ -221,14 +215,11 @@ def of_counts(kind, counts, variance, n):
         return BinaryReport(None, counts[:12].reshape(2, 6), variance, n, **more)
     if kind is MulticlassReport:
         more = {"classes_": np.arange(3), "bins_": ScoreBins.of(3, 1 / 3)}
-        confidence = counts[9:30].reshape(7, 3)
-        return MulticlassReport(
-            None, counts[:9].reshape(3, 3), variance, n, by_confidence_=confidence, **more
-        )
+        more["by_confidence_"] = counts[9:30].reshape(7, 3)
+        return MulticlassReport(None, counts[:9].reshape(3, 3), variance, n, **more)
     more = {"bins_": ResidualBins.of(6, 2.0), "target_edges_": np.linspace(-3, 3, 7)}
-    return RegressionReport(
-        None, counts[:12].reshape(2, 6), variance, n, of_targets_=counts[12:18], **more
-    )
+    more["of_targets_"] = counts[12:18]
+    return RegressionReport(None, counts[:12].reshape(2, 6), variance, n, **more)
 
 
 SPANS = {"log_loss": (0, np.inf), "brier": (0, 2), "rmse": (0, 2), "mae": (0, 2), "bias": (-2, 2)}
@@ -259,14 +250,9 @@ def test_whatever_the_table_values_are_in_their_intervals_and_these_in_range(
 
 
 def test_a_table_of_few_rows_says_so(two):
-    y, p, _ = two
+    (y, p, _), how = two, {"epsilon": 0.1, "classes": [0, 1], "n_samples": 30}
     with pytest.warns(PrivacyWarning, match="nominal"):
-        reports = [
-            private_report(
-                y[:30], p[:30], epsilon=0.1, classes=[0, 1], n_samples=30, random_state=seed
-            )
-            for seed in range(5)
-        ]
+        reports = [private_report(y[:30], p[:30], random_state=k, **how) for k in range(5)]
     assert all("NOT a guarantee" in repr(report) for report in reports)
     for name in ("auc", "recall", "average_precision"):
         found = [getattr(report, name) for report in reports]

@@ -1,6 +1,7 @@
 """No neighbour moves what is noised by more than its mechanism allows: all of them, on a grid."""
 
 from contextlib import contextmanager
+from functools import partial
 from itertools import product
 from typing import NamedTuple
 from unittest import mock
@@ -19,11 +20,11 @@ NULL, BOUNDS = np.nan, {"lower": -1.0, "upper": 3.0}
 GRID = (-1.0, 0.3, 1.0, 3.0)
 PRIVATE = ("add_or_remove_one", "zero_out", "replace_one")  # with missing values: n is private
 STATISTICS = {
-    "count": lambda x, **kw: dp_count(x, **kw),
-    "histogram": lambda x, **kw: dp_histogram(x, [-1, 0, 2, 3], **kw),
-    "sum": lambda x, **kw: dp_sum(x, **BOUNDS, **kw),
-    "mean": lambda x, **kw: dp_mean(x, **BOUNDS, **kw),
-    "variance": lambda x, **kw: dp_var(x, **BOUNDS, **kw),
+    "count": dp_count,
+    "histogram": partial(dp_histogram, bins=[-1, 0, 2, 3]),
+    "sum": partial(dp_sum, **BOUNDS),
+    "mean": partial(dp_mean, **BOUNDS),
+    "variance": partial(dp_var, **BOUNDS),
     "covariance": lambda x, **kw: dp_covariance(x if x.ndim == 2 else x[:, None], **BOUNDS, **kw),
 }
 DIVIDES = ("sum", "mean", "variance", "covariance")

@@ -1,9 +1,11 @@
 """What is charged and answered: ledgers, marks, persons, missing values, messages, intervals."""
 
+import itertools
 import math
 import subprocess
 import sys
 import warnings
+from functools import partial
 
 import numpy as np
 import pytest
@@ -35,13 +37,9 @@ from skdp.statistics.variances import VarConfig
 
 X = np.random.default_rng(0).normal(40.0, 10.0, (400, 2))
 BOUNDS = {"lower": 0.0, "upper": 100.0}
-ALL = {
-    "dp_count": lambda x, **kw: dp_count(x, **kw),
-    "dp_sum": lambda x, **kw: dp_sum(x, **BOUNDS | kw),
-    "dp_mean": lambda x, **kw: dp_mean(x, **BOUNDS | kw),
-    "dp_var": lambda x, **kw: dp_var(x, **BOUNDS | kw),
-    "dp_quantile": lambda x, **kw: dp_quantile(x, **BOUNDS | kw),
-    "dp_histogram": lambda x, **kw: dp_histogram(x, 5, **BOUNDS | kw),
+ALL = {f.__name__: partial(f, **BOUNDS) for f in (dp_sum, dp_mean, dp_var, dp_quantile)} | {
+    "dp_count": dp_count,
+    "dp_histogram": partial(dp_histogram, bins=5, **BOUNDS),
     "dp_covariance": lambda x, **kw: dp_covariance(
         x if np.ndim(x) == 2 else x[:, None], **BOUNDS | kw
     ),
@@ -101,11 +99,9 @@ def test_parts_of_a_split_are_charged_by_the_maximum():
 
 @pytest.mark.parametrize("name", ["dp_sum", "dp_mean", "dp_var", "dp_covariance"])
 def test_a_number_of_values_that_is_taken_as_public_is_said(name):
-    found = [ALL[name](X, epsilon=1.0, missing=missing) for missing in (False, True)]
-    assert ["number of values" in str(shown.privacy_.assumptions) for shown in found] == [
-        True,
-        False,
-    ]
+    for missing in (False, True):
+        shown = ALL[name](X, epsilon=1.0, missing=missing)
+        assert ("number of values" in str(shown.privacy_.assumptions)) != missing
 
 
 @each
@@ -208,17 +204,13 @@ def test_wrong_parameters_are_named_before_the_charge(name):
     assert not ledger.entries
 
 
-@pytest.mark.parametrize("q", [-0.1, 1.1, math.nan, "0.5", [0.5, 2.0], [], True])
-def test_quantiles_outside_0_1_are_refused(q):
-    with pytest.raises(ValueError, match="quantile="):
-        dp_quantile(X, q, **BOUNDS, epsilon=1.0)
-
-
-@pytest.mark.parametrize("bins", [0, 1.5, [1.0], [2.0, 1.0], [0.0, math.inf], "auto"])
-def test_edges_that_are_none_are_refused(bins):
-    bounds = {} if isinstance(bins, list) else BOUNDS
-    with pytest.raises(ValueError, match="bins="):
-        dp_histogram(X, bins, **bounds, epsilon=1.0)
+def test_quantiles_outside_0_1_and_edges_that_are_none_are_refused():
+    for q in (-0.1, 1.1, math.nan, "0.5", [0.5, 2.0], [], True):
+        with pytest.raises(ValueError, match="quantile="):
+            dp_quantile(X, q, **BOUNDS, epsilon=1.0)
+    for bins in (0, 1.5, [1.0], [2.0, 1.0], [0.0, math.inf], "auto"):
+        with pytest.raises(ValueError, match="bins="):
+            dp_histogram(X, bins, epsilon=1.0, **({} if isinstance(bins, list) else BOUNDS))
 
 
 @each
@@ -380,9 +372,8 @@ def test_the_interval_of_a_variance_allows_for_a_mean_off_its_place():
         neighboring_relation=Relation.ZERO_OUT, most_rows=1, of_population=False,
     )  # fmt: skip
     all_of_them, noise = n * config.grid, SecureStream(bytes(16))
-    place = Share(
-        round(0.55 * all_of_them), round(0.45 * all_of_them), all_of_them / 60, n, config.grid
-    )
+    up, down = round(0.55 * all_of_them), round(0.45 * all_of_them)
+    place = Share(up, down, all_of_them / 60, n, config.grid)
     sums_of = config.sums_of(np.full((n, 1), 0.5), np.ones((1, 1), int))
     ((value, low, high),) = config.variances(sums_of, [place], 50.0, 0.1, noise)
     assert value == pytest.approx((0.05 - 2 / 60) ** 2, rel=0.1)
@@ -450,10 +441,8 @@ def test_bounds_that_cut_nearly_all_values_are_said(function, relation):
 
 def test_a_variance_as_large_as_the_bounds_allow_is_said():
     values = np.where(np.arange(4000) % 2, -1e3, 1e3)
-    assert any(
-        "as large as the bounds allow" in doubts(dp_var, values, lower=-1, upper=1)
-        for _ in range(8)
-    )
+    said = [doubts(dp_var, values, lower=-1, upper=1) for _ in range(8)]
+    assert any("as large as the bounds allow" in sentence for sentence in said)
 
 
 def test_rare_and_even_events_and_many_zeros_are_not_doubted():
@@ -482,9 +471,8 @@ def slow(name, x, w):
     total = math.fsum(b for _, b in rows)
     mean = math.fsum(a * b for a, b in rows) / total
     if name == "dp_quantile":
-        return next(
-            a for i, (a, _) in enumerate(rows) if sum(b for _, b in rows[: i + 1]) >= total / 2
-        )
+        up_to = itertools.accumulate(b for _, b in rows)
+        return next(a for (a, _), b in zip(rows, up_to, strict=True) if b >= total / 2)
     variance = math.fsum(b * (a - mean) ** 2 for a, b in rows) / total
     return {
         "dp_count": total,
@@ -510,9 +498,8 @@ def test_with_a_large_budget_weighted_statistics_are_their_definition(name, rela
     if name == "dp_quantile":
         shown = ALL[name](x, sample_weight=w, interval_share=0.5, **how)
         assert shown.low > 0 or shown.high < 100
-    groups = np.arange(3000) // 2
-    persons = {"unit": Persons(max_rows=2), "groups": groups}
     if name != "dp_quantile":  # where the values of a person have the mean of their weights
+        persons = {"unit": Persons(max_rows=2), "groups": np.arange(3000) // 2}
         shown = ALL[name](x, sample_weight=w, **how, **persons)
         np.testing.assert_allclose(shown.value, exact, rtol=0.003, atol=1)
 
@@ -547,10 +534,9 @@ def test_weights_are_refused_by_name_before_the_charge(name, relation):
         with pytest.raises(ValueError, match=r"max_sample_weight=5.*give sample_weight"):
             ALL[name](X, max_sample_weight=5, **how)
         if name == "dp_quantile":
+            how |= {"interval_of": "population", "sample_weight": np.ones(400)}
             with pytest.raises(ValueError, match=r"interval_of='population'.*'data' with sample_w"):
-                dp_quantile(
-                    X, sample_weight=np.ones(400), interval_of="population", **BOUNDS, **how
-                )
+                dp_quantile(X, **BOUNDS, **how)
     assert not ledger.entries
 
 
