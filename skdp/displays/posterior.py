@@ -113,17 +113,7 @@ class PosteriorDisplay:
         ax: Axes | None = None,
         **kwargs: Any,
     ) -> PosteriorDisplay:
-        """Draw posterior samples.
-
-        Parameters
-        ----------
-        samples, names, name, ax, **kwargs : optional
-            As in `PosteriorDisplay` and `plot`.
-
-        Returns
-        -------
-        PosteriorDisplay
-        """
+        """Draw posterior samples; parameters are those of `PosteriorDisplay` and `plot`."""
         return cls(samples, names=names, name=name).plot(ax, **kwargs)
 
     def plot(

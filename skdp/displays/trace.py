@@ -123,17 +123,7 @@ class TraceDisplay:
         ax: Axes | None = None,
         **kwargs: Any,
     ) -> TraceDisplay:
-        """Draw a chain.
-
-        Parameters
-        ----------
-        trace, steps, burn_in, names, quantity, ax, **kwargs : optional
-            As in `TraceDisplay` and `plot`.
-
-        Returns
-        -------
-        TraceDisplay
-        """
+        """Draw a chain; parameters are those of `TraceDisplay` and `plot`."""
         display = cls(trace, steps=steps, burn_in=burn_in, names=names, quantity=quantity)
         return display.plot(ax, **kwargs)
 

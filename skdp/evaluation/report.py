@@ -364,18 +364,7 @@ class MulticlassReport(_ClassReport):
         return self._ece(right, np.sum(wrong, axis=0), self.bins_.mean, (1, len(SHARES)))
 
     def confusion_matrix(self, *, normalize: str = "all") -> Estimate:
-        """Confusion matrix, as shares.
-
-        Parameters
-        ----------
-        normalize : {"all", "true", "pred"}, default="all"
-            Shares of all rows, of those of a true class (rows), or of a predicted one (columns).
-
-        Returns
-        -------
-        Estimate
-            Arrays of shape (n_classes, n_classes): true classes by predicted classes.
-        """
+        """Confusion matrix (n_classes, n_classes), as `BinaryReport.confusion_matrix` has it."""
         return self._confusion(self._matrix, self._by_class, normalize)
 
     def calibration_curve(self) -> CalibrationCurve:

@@ -335,9 +335,7 @@ def _numbers(values: Any, false: float) -> np.ndarray:
     """Values as float64, NaN where they are missing; an error quotes none of them."""
     with without_data(_WRONG):
         if isinstance(values, np.ma.MaskedArray):
-            hidden = np.ma.getmaskarray(values)
-            values = np.ma.getdata(values).astype(object)
-            values[hidden] = None
+            values = np.array(values.tolist(), object).reshape(values.shape)  # None where masked
         array = np.asarray(values)
         if array.dtype.kind in "bO":
             numbers = [_number(x, false) for x in array.ravel().tolist()]

@@ -75,10 +75,8 @@ def dp_count(
     ----------
     values : array-like of shape (n,) or (n, d)
         Numbers, NaN where one is missing; or booleans: ``dp_count(ages > 65, ...)``.
-    epsilon : float
-        ε in [1e-6, 50], of all columns together.
-    neighboring_relation, unit, groups, sample_weight, max_sample_weight, \
-level, random_state
+    epsilon, neighboring_relation, unit, groups, sample_weight, max_sample_weight, level, \
+random_state
         As in `dp_mean`.
 
     Returns
@@ -94,10 +92,9 @@ level, random_state
 
     Notes
     -----
-    *Sensitivity.* A row is counted in at most d columns, a null record, or a row without values, in
-    none. So a record moves the counts by at most d in the L1 norm, where it is replaced too, and a
-    person of k rows by kd. The noise is two-sided geometric, of scale d/ε. A weight in [0, W] is
-    rounded to 2²² steps of W, by itself, and the noise is that of a count, times W.
+    A row is counted in at most d columns, a null record in none. So a record moves the counts by at
+    most d in the L1 norm, where it is replaced too, and a person of k rows by kd. The noise is
+    two-sided geometric, of scale d/ε; with weights in [0, W], rounded to 2²² steps, W times that.
 
     Examples
     --------
