@@ -13,8 +13,7 @@ from skdp.rows.bounded_sum import ROUNDING
 D, STEPS, CLIP, SIGMA = 2000, 12, 0.5, 3.0
 
 
-@pytest.fixture(scope="module")
-def releases():
+def noise_of_steps(**setting):
     """Noisy sums over rows that are all zero: pure noise, without the intercept."""
     estimator = DPVariationalLogisticRegression(
         inference="dpvi",
@@ -25,11 +24,17 @@ def releases():
         fit_intercept=False,
         classes=[0, 1],
         n_samples=10,
+        **setting,
     )
     with release_hook.record() as tape:
         estimator.fit(np.zeros((10, D)), [0, 1] * 5)
     # The last release is of counts.
     return np.array([release.output.ravel() for release in tape[:-1]])
+
+
+@pytest.fixture(scope="module")
+def releases():
+    return noise_of_steps()
 
 
 def chi_square_accepts(noise, scale):
@@ -78,21 +83,8 @@ def test_steps_share_no_noise(releases):
 
 
 def test_poisson_noise_does_not_depend_on_the_batch():
-    estimator = DPVariationalLogisticRegression(
-        inference="dpvi",
-        epsilon=None,
-        noise_multiplier=SIGMA,
-        clip_norm=CLIP,
-        max_iter=STEPS,
-        sampling_rate=0.3,
-        fit_intercept=False,
-        classes=[0, 1],
-        n_samples=10,
-    )
-    with release_hook.record() as tape:
-        estimator.fit(np.zeros((10, D)), [0, 1] * 5)
-    for release in tape[:-1]:
-        assert chi_square_accepts(release.output, SIGMA * CLIP * (1 + ROUNDING))
+    for step in noise_of_steps(sampling_rate=0.3):
+        assert chi_square_accepts(step, SIGMA * CLIP * (1 + ROUNDING))
 
 
 def fits(X, y, seed, count=1, **parameters):

@@ -555,7 +555,7 @@ SECTIONS = {
 @@ DiscreteGaussianTerm.as_gaussian: sampled discrete noise is accounted at too small a rate
 -self.sampling_rate
 +min(self.sampling_rate, 1e-3)
---- engine/discrete_gaussian.py; tests/engine/test_discrete_gaussian.py
+--- engine/discrete_gaussian.py; tests/engine/test_exact_laws.py
 @@ _accepted: zero comes twice as often
 -~(negative & (u == 0) & (v == 0))
 +np.ones(len(u), dtype=bool)
