@@ -1,5 +1,6 @@
 """The Langevin sampler: its law, its certificate, and the two held against exact densities."""
 
+import itertools
 import math
 
 import numpy as np
@@ -41,6 +42,7 @@ def law(grid, power=0.9, prior_scale=1.5, rows=slice(None)):
 
 
 GRID = np.linspace(-8, 8, 16_001)
+RELATIONS = "zero_out", "add_or_remove_one", "replace_one"
 
 
 @pytest.mark.thorough
@@ -88,51 +90,37 @@ def test_projected_chain_stays_in_the_ball_and_fills_it():
 
 
 def test_price_is_the_closed_form_of_the_certificate():
-    for relation in ("zero_out", "replace_one", "add_or_remove_one"):
-        for likelihood, classes in ((Bernoulli(), 2), (Categorical(4), 4)):
-            for intercept in (False, True):
-                target = posterior(
-                    3, likelihood, fit_intercept=intercept, data_norm=2.0,
-                    neighboring_relation=relation,
-                )  # fmt: skip
-                config = langevin.LangevinConfig(target, 0.3, 500, 4, 2e-3, 700)
-                # In units with T = 1/ρ: the potential over ρ, the step times ρ.
-                one = langevin_mu(
-                    step_size=2e-3 * 0.3,
-                    n_steps=700,
-                    prior_precision=target.prior_precision / 0.3,
-                    temperature=1 / 0.3,
-                    data_norm=2.0,
-                    n_samples=500,
-                    n_classes=classes,
-                    fit_intercept=intercept,
-                    neighboring_relation=relation,
-                )
-                rounding = config.posterior.sensitivity / (
-                    (2 if relation == "replace_one" else 1)
-                    * likelihood.residual_bound * target.row_bound
-                )  # fmt: skip
-                assert 1 < rounding < 1.001
-                assert config.mu == pytest.approx(2 * one * rounding, rel=1e-9)
-                exact = 0.3 * target.sensitivity * target.prior_scale
-                assert config.mu < 2 * exact
+    likelihoods = (Bernoulli(), 2), (Categorical(4), 4)
+    for relation, given, intercept in itertools.product(RELATIONS, likelihoods, (False, True)):
+        (likelihood, classes), facts = given, {"fit_intercept": intercept, "data_norm": 2.0}
+        facts["neighboring_relation"] = relation
+        target = posterior(3, likelihood, **facts)
+        config = langevin.LangevinConfig(target, 0.3, 500, 4, 2e-3, 700)
+        # In units with T = 1/ρ: the potential over ρ, the step times ρ.
+        one = langevin_mu(
+            step_size=2e-3 * 0.3,
+            n_steps=700,
+            prior_precision=target.prior_precision / 0.3,
+            temperature=1 / 0.3,
+            n_samples=500,
+            n_classes=classes,
+            **facts,
+        )
+        doubled = 2 if relation == "replace_one" else 1
+        rounding = target.sensitivity / (doubled * likelihood.residual_bound * target.row_bound)
+        assert 1 < rounding < 1.001
+        assert config.mu == pytest.approx(2 * one * rounding, rel=1e-9)
+        assert config.mu < 2 * 0.3 * target.sensitivity * target.prior_scale
 
 
 def test_plan_spends_the_budget_and_no_more():
-    for ε in (0.1, 1.0, 10.0):
-        for k in (1, 7):
-            for n in (50, 20_000):
-                for relation in ("zero_out", "add_or_remove_one", "replace_one"):
-                    target = posterior(5, neighboring_relation=relation)
-                    mu = epsilon_to_gdp(ε, 1e-5)
-                    budget = Budget(ε, 1e-5, relation)
-                    config = langevin.configure(target, budget, n_rows=n, n_chains=k)
-                    assert config.mu <= mu
-                    # One pass more or less is a jump when there are only a few of them.
-                    assert config.likelihood_power == 1.0 or config.mu > mu * (
-                        1 - 3 / config.n_epochs
-                    )
-                    assert config.n_batches == 1 or relation != "add_or_remove_one"
+    for ε, k, n, relation in itertools.product((0.1, 1.0, 10.0), (1, 7), (50, 20_000), RELATIONS):
+        target, mu = posterior(5, neighboring_relation=relation), epsilon_to_gdp(ε, 1e-5)
+        config = langevin.configure(target, Budget(ε, 1e-5, relation), n_rows=n, n_chains=k)
+        assert config.mu <= mu
+        # One pass more or less is a jump when there are only a few of them.
+        assert config.likelihood_power == 1.0 or config.mu > mu * (1 - 3 / config.n_epochs)
+        assert config.n_batches == 1 or relation != "add_or_remove_one"
 
 
 def test_plan_depends_on_the_shape_of_the_problem_alone():
@@ -205,16 +193,10 @@ def worst_ratio(p, q, mu):
     return worst
 
 
-AUDITS = [
-    (n_batches, passes, fraction, relation)
-    for n_batches in (1, 2, 4)
-    for passes in (1, 3, 25)
-    for fraction in (0.15, 0.9)
-    for relation in ("zero_out", "replace_one")
-]
-
-
-@bundled(("n_batches", "passes", "fraction", "relation"), AUDITS)
+@bundled("n_batches", [1, 2, 4])
+@bundled("passes", [1, 3, 25])
+@bundled("fraction", [0.15, 0.9])
+@bundled("relation", ["zero_out", "replace_one"])
 def test_exact_densities_never_violate_the_certificate(n_batches, passes, fraction, relation):
     """The record of the last batch, seen last, pulls as hard as it can."""
     prior_scale = 3.0

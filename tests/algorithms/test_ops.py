@@ -7,7 +7,6 @@ import math
 import numpy as np
 import pytest
 from scipy import stats
-from scipy.special import logsumexp
 
 from skdp.algorithms import ops
 from skdp.algorithms.tempered import TemperedPosterior
@@ -103,12 +102,6 @@ def test_the_test_tells_the_neighbours_posterior_apart(name):
     assert least_p_value(draw(name, n), name, power=0.9 * POWER) < 1e-3
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["plane", "plane, at the wall"])
-def test_rejection_draws_in_the_plane_at_full_size(name):
-    assert least_p_value(draw(name, 100_000), name) > 1e-3
-
-
 NEAR_WALLS = [(10, 0.1, 0.03), (10, 0.1, 5.0), (31, 0.15, 0.03), (31, 0.15, 5.0)]
 
 
@@ -159,26 +152,6 @@ def test_draws_are_independent():
     assert repeats < most + 5 * math.sqrt(most)
 
 
-def test_the_ratio_of_neighbours_densities_stays_within_the_promise():
-    """Exact on a grid: log π_D/π_D' within ±η for records that pull either way."""
-    X, targets, likelihood, τ, D = CASES["line"]
-    grid = np.linspace(-D, D, 4001)[:, None, None]
-
-    def log_density(X, targets):
-        U = POWER * likelihood.loss(grid * X[None], targets[None]).sum(1)
-        U = U + grid[:, 0, 0] ** 2 / (2 * τ**2)
-        return -U - logsumexp(-U)
-
-    base = log_density(X, targets)
-    η = config("line").eta
-    worst = 0.0
-    for x in (-1.0, 1.0, 0.3):
-        for y in (0, 1):
-            more = log_density(np.vstack([X, [[x]]]), np.vstack([targets, [[y]]]))
-            worst = max(worst, np.abs(more - base).max())
-    assert 0.5 * η < worst <= η
-
-
 def test_the_largest_power_that_a_budget_affords_is_found():
     posterior = config("plane").posterior
     for eta in (1e-6, 0.3, 0.7):
@@ -197,15 +170,15 @@ def test_roundings_of_weights_are_paid_for():
 
 def test_power_beats_wangs_rule_twice_and_more():
     """Wang et al. (2015) pay 4B with B = log(1 + e^RD) for what costs RD (zero-out) or 2RD."""
-    for R in (0.5, 1.0, 3.0):
-        for D in (0.5, 2.0, 10.0):
-            for relation, least in (("zero_out", 4.0), ("replace_one", 2.0)):
-                posterior = TemperedPosterior(Bernoulli(), 3, False, R, 1.0, D, relation)
-                for ε in (1e-3, 0.1, 0.2):
-                    ours = ops.affordable_power(posterior, ε)
-                    wang = ε / (4 * np.logaddexp(0.0, R * D))
-                    assert ours >= min(1.0, least * wang) * (1 - 1e-12)
-                    assert ours == pytest.approx(min(1.0, ε * least / (4 * R * D)))
+    relations = ("zero_out", 4.0), ("replace_one", 2.0)
+    for R, D, given in itertools.product((0.5, 1.0, 3.0), (0.5, 2.0, 10.0), relations):
+        relation, least = given
+        posterior = TemperedPosterior(Bernoulli(), 3, False, R, 1.0, D, relation)
+        for ε in (1e-3, 0.1, 0.2):
+            ours = ops.affordable_power(posterior, ε)
+            wang = ε / (4 * np.logaddexp(0.0, R * D))
+            assert ours >= min(1.0, least * wang) * (1 - 1e-12)
+            assert ours == pytest.approx(min(1.0, ε * least / (4 * R * D)))
 
 
 def test_a_domain_without_end_is_refused():

@@ -117,23 +117,6 @@ def test_no_record_moves_a_sum_by_more_than_the_sensitivity(clipped_sum, shape, 
     assert moved <= clipped_sum.sensitivity(relation)
 
 
-def test_the_bound_on_a_records_share_is_reached():
-    clipped_sum = LinearClippedSum(Bernoulli().residual, 2.0)
-    codes, theta = random_codes(5), np.full((1, D), -50.0)
-    rows = [linear_rows(codes[:n], np.ones((n, 1)), coded=True) for n in (4, 5)]
-    totals = [part.sum(partial(clipped_sum, theta), slice(None)) for part in rows]
-    assert np.linalg.norm(totals[1] - totals[0]) <= 2.0 * (1 + 1e-12)
-    shares = [
-        np.linalg.norm(
-            clipped_sum(
-                theta, linear_rows(code[None], np.ones((1, 1)), coded=True).take(slice(None))
-            )
-        )
-        for code in random_codes(200)
-    ]
-    assert max(shares) == pytest.approx(2.0, rel=1e-12)
-
-
 @pytest.mark.parametrize("relation", RELATIONS)
 def test_a_record_moves_no_bit_of_the_others_logits_and_norms(relation):
     codes, weights = random_codes(531), np.random.default_rng(5).normal(size=(D, 3))

@@ -48,29 +48,18 @@ def test_it_is_the_slow_sum(chosen):
     np.testing.assert_allclose(trace, [np.trace(slow)], rtol=1e-12)
 
 
-@pytest.mark.thorough
-@given(
-    arrays(float, (2,), elements=st.sampled_from([0.0, 1.0, -1e300, 1e154, 5e-324, 0.3, np.nan])),
-    st.booleans(),
-)
-def test_no_record_moves_it_by_more_than_its_bound(features, trace_only):
-    X = np.random.default_rng(0).normal(size=(20, 2))
-    for chosen in (None, weight, lambda z, r: np.full(len(z), np.inf)):
-        clipped_sum = GramSum(0.7, chosen, trace_only=trace_only)
-        with_record = total(clipped_sum, np.vstack([X, features]))
-        moved = np.linalg.norm(with_record - total(clipped_sum, X))
-        assert moved <= clipped_sum.sensitivity("add_or_remove_one")
+HOSTILE = [0.0, 1.0, -1e300, 1e154, 5e-324, 0.3, -2.0, np.nan]
 
 
-@given(
-    arrays(float, (2, 2), elements=st.sampled_from([0.0, 1.0, -1e300, 1e154, 5e-324, 0.3, -2.0])),
-    st.booleans(),
-)
-def test_replacing_a_record_moves_it_by_less_than_opposite_terms_would(pair, trace_only):
+@given(arrays(float, (2, 2), elements=st.sampled_from(HOSTILE)), st.booleans())
+def test_no_record_moves_it_by_more_than_its_bound(pair, trace_only):
     X = np.random.default_rng(0).normal(size=(20, 2))
-    for chosen in (None, weight, lambda z, r: z[:, 0]):
+    infinite = lambda z, r: np.full(len(z), np.inf)  # noqa: E731
+    for chosen in (None, weight, infinite, lambda z, r: z[:, 0]):
         clipped_sum = GramSum(0.7, chosen, trace_only=trace_only)
         one, other = (total(clipped_sum, np.vstack([X, features])) for features in pair)
+        moved = np.linalg.norm(one - total(clipped_sum, X))
+        assert moved <= clipped_sum.sensitivity("add_or_remove_one")
         assert np.linalg.norm(one - other) <= clipped_sum.sensitivity("replace_one")
     apart = 1.0 if trace_only else np.sqrt(2.0)
     assert clipped_sum.sensitivity("replace_one") == pytest.approx(apart * clipped_sum.norm_bound)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from skdp.algorithms.noise_aware.families import ContrastGrams, Cut, InsideGram, WeightedResiduals
 from skdp.engine import grid
 from skdp.engine.grid import GridSum, lattice_bits, lattice_bound
-from skdp.engine.linear_sums import GramSum, LinearClippedSum, ScoreGramSum, packed
+from skdp.engine.linear_sums import GramSum, LinearClippedSum, ScoreGramSum
 from skdp.engine.vanilla_sum import VanillaClippedSum
 from skdp.models.likelihoods import Bernoulli, Categorical, Poisson
 from skdp.relations import sensitivity_factor
@@ -244,11 +244,3 @@ def test_a_term_at_its_bound_stays_and_one_beyond_goes(size, sigma):
     np.testing.assert_allclose(found, direction, rtol=0, atol=kept.width)
     gone = GridSum(Broken([1.001 * direction]), sigma)(theta(1, D), rows)
     assert not gone.any()
-
-
-def test_moments_are_packed_as_ever():
-    clipped_sum, at, targets = SUMS["moments"]
-    rows = batch(X, targets)
-    for terms, row in zip(clipped_sum.records(at, rows), rows.rows, strict=True):
-        w = min(1.0, 2.0 / max(row @ row, 1e-300))
-        np.testing.assert_allclose(terms, packed(w * np.outer(row, row)), rtol=1e-14, atol=1e-300)

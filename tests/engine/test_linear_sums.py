@@ -158,6 +158,13 @@ def test_a_memory_map_is_read_by_batch_only(tmp_path):
     np.testing.assert_allclose(batch.norms, np.linalg.norm(batch.rows, axis=1), rtol=1e-15)
 
 
+def batch_of(X, relation):
+    """Rows that nothing clips."""
+    targets = np.zeros((len(X), 1))
+    rows = LinearRows(X, targets, data_norm=1e9, fit_intercept=False, neighboring_relation=relation)
+    return rows.take(slice(None))
+
+
 @bundled("columns", [1, 2, 3, 5, 8, 13, 30, 107])
 @bundled("n_outputs", [1, 3])
 def test_under_add_remove_a_record_moves_no_bit_of_the_others_logits(columns, n_outputs):
@@ -165,14 +172,7 @@ def test_under_add_remove_a_record_moves_no_bit_of_the_others_logits(columns, n_
     X, weights = rng.normal(size=(531, columns)), rng.normal(size=(columns, n_outputs))
 
     def logits(X):
-        rows = LinearRows(
-            X,
-            np.zeros((len(X), 1)),
-            data_norm=1e9,
-            fit_intercept=False,
-            neighboring_relation="add_or_remove_one",
-        )
-        return rows.take(slice(None)).logits(weights)
+        return batch_of(X, "add_or_remove_one").logits(weights)
 
     whole = logits(X)
     np.testing.assert_allclose(whole, X @ weights, rtol=1e-12, atol=1e-12)
@@ -186,12 +186,7 @@ def test_under_the_other_relations_a_null_record_moves_no_bit_of_the_others_logi
     X, weights = rng.normal(size=(531, 30)), rng.normal(size=(30, 1))
     changed = X.copy()
     changed[7] = 0.0
-    whole, other = (
-        LinearRows(rows, np.zeros((531, 1)), data_norm=1e9, fit_intercept=False)
-        .take(slice(None))
-        .logits(weights)
-        for rows in (X, changed)
-    )
+    whole, other = (batch_of(rows, "zero_out").logits(weights) for rows in (X, changed))
     np.testing.assert_array_equal(np.delete(whole, 7, axis=0), np.delete(other, 7, axis=0))
 
 
@@ -200,13 +195,7 @@ def test_a_lone_row_of_many_columns_gets_the_bits_that_it_has_among_others():
     weights = np.random.default_rng(1).normal(size=(10_000, 1))
 
     def of(X):
-        rows = LinearRows(
-            X,
-            np.zeros((len(X), 1)),
-            data_norm=1e9,
-            fit_intercept=False,
-            neighboring_relation="add_or_remove_one",
-        ).take(slice(None))
+        rows = batch_of(X, "add_or_remove_one")
         return rows.logits(weights)[-1], rows.norms[-1]
 
     assert of(X) == of(X[1:])
