@@ -324,15 +324,13 @@ class VariationalUpdate:
         mean = state.mean + decay * config.learning_rate * direction
         spread = family.update(state.spread, parts[-1], state.eta, decay)
 
-        tail = step >= config.n_steps // 2
-        return DPVIState(
-            mean=mean,
-            spread=spread,
-            eta=next(self._etas),
-            moments=moments,
-            mean_sum=state.mean_sum + mean if tail else state.mean_sum,
-            spread_sum=state.spread_sum + family.numbers(spread) if tail else state.spread_sum,
-            n_averaged=state.n_averaged + tail,
+        state = state._replace(mean=mean, spread=spread, eta=next(self._etas), moments=moments)
+        if step < config.n_steps // 2:
+            return state
+        return state._replace(
+            mean_sum=state.mean_sum + mean,
+            spread_sum=state.spread_sum + family.numbers(spread),
+            n_averaged=state.n_averaged + 1,
         )
 
     def decay(self, step: int) -> float:

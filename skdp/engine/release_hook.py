@@ -155,7 +155,10 @@ def grid_width(scale: float) -> float:
 
 
 def on_grid(values: Any, width: float) -> Any:
-    """Round arrays or tensors to multiples of a power of two, or 0; ties to even, -0.0 is 0.0."""
+    """Round an array or a tensor to multiples of a power of two, ties to even, -0.0 to 0.0.
+
+    A width of 0 leaves the values as they are.
+    """
     # A sum with this has no digits below the width, and none that a double loses above it; values
     # beyond 2^51 widths lose a unit in the last place, and are multiples of the width too.
     if width == 0.0:

@@ -7,8 +7,8 @@ than a plain one.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, NamedTuple
 
 import torch
@@ -115,15 +115,21 @@ class FlatModule:
         """Views of a flat vector under the names of the parameters."""
         return dict(zip(self.trained, self._views(flat), strict=True))
 
+    @contextmanager
+    def watched(self) -> Iterator[list[Use]]:
+        """Let layers note what they do in a forward pass."""
+        self.uses = uses = []
+        try:
+            yield uses
+        finally:
+            self.uses = None
+
     def bytes_per_record(self, x: Tensor, method: str) -> int:
         """Memory that gradients of one of the records takes, about."""
         numbers = self.flat.numel()
         if method == "book-keeping":
-            self.uses = uses = []
-            try:
+            with self.watched() as uses:
                 self.module(x[:1])
-            finally:
-                self.uses = None
             numbers = sum(use.a.numel() + 2 * use.z.numel() for use in uses)
         return numbers * self.flat.element_size()
 

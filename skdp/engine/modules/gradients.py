@@ -31,16 +31,12 @@ class Gradients(NamedTuple):
 
 def book_keeping(module: FlatModule, loss: Loss, x: Tensor, y: Tensor) -> Gradients:
     """Norms and weighted sums of loss gradients, from one forward and one backward pass."""
-    module.uses = uses = []
-    try:
-        with torch.enable_grad():
-            losses = module.losses(loss, x, y)
-            if not losses.requires_grad:
-                raise ValueError("The loss does not depend on the module's parameters.")
-            outputs = [use.z for use in uses]
-            found = torch.autograd.grad(losses.sum(), outputs, allow_unused=True)
-    finally:
-        module.uses = None
+    with module.watched() as uses, torch.enable_grad():
+        losses = module.losses(loss, x, y)
+        if not losses.requires_grad:
+            raise ValueError("The loss does not depend on the module's parameters.")
+        outputs = [use.z for use in uses]
+        found = torch.autograd.grad(losses.sum(), outputs, allow_unused=True)
     dtype = module.flat.dtype
     by_name: dict[str, PerSample] = {}
     kept: list[tuple[Layer, Tensor, Tensor]] = []

@@ -28,6 +28,7 @@ from skdp.engine.modules.gradients import Gradients, book_keeping, taken, vmappe
 from skdp.engine.modules.network_records import NetworkBatch
 from skdp.fitting.validate import in_range, one_of, positive
 from skdp.rows.bounded_sum import BoundedSum
+from skdp.rows.person_sums import RowSum
 from skdp.rows.persons import PersonUnit, sizes_between
 
 T = TypeVar("T")
@@ -40,7 +41,7 @@ AUTOMATIC_GAMMA = 0.01  # Bu et al., *Automatic Clipping*, NeurIPS 2023
 _VMAP_NUMBERS = 2**25  # in the gradients that vmap keeps
 
 
-class NetworkClippedSum(BoundedSum):
+class NetworkClippedSum(RowSum):
     """Sum over records of the log-likelihood's gradient in θ, each clipped to a norm.
 
     Parameters
@@ -93,10 +94,6 @@ class NetworkClippedSum(BoundedSum):
     def record_bound(self) -> float:
         """Bound on the norm of one record's term: C times the largest weight."""
         return self.clip_norm * self.weight_bound
-
-    def shape(self, theta_shape: tuple[int, ...]) -> tuple[int, ...]:
-        """Shape of the sum: that of θ."""
-        return theta_shape
 
     def of_persons(self, unit: PersonUnit) -> NetworkPersonSum:
         """The same over persons, whose gradients nearly cancel: clipped to c times the bound."""
@@ -253,7 +250,10 @@ def _by_size(starts: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
 
 
 class NetworkPersonSum(BoundedSum):
-    """Sum over persons of the sums of their rows' clipped gradients, clipped to a norm if any."""
+    """Sum over persons of the sums of their rows' clipped gradients.
+
+    Each person's sum is scaled down to a bound, which may be infinite.
+    """
 
     rounding = ROUNDING
 
