@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 import numpy as np
 from dp_accounting.dp_event import DpEvent
@@ -19,7 +19,10 @@ from skdp.relations import ZERO_OUT, check_relation
 SIZES, EPSILONS = (1e-150, 1e150), (1e-9, 1e9)
 
 
-class Mechanism:
+Answer = TypeVar("Answer")
+
+
+class Mechanism(Generic[Answer]):
     """What a mechanism declares; its fields are numbers, and the relation."""
 
     neighboring_relation: str
@@ -29,7 +32,7 @@ class Mechanism:
 
     def release(
         self, values: ArrayLike, stream: SecureStream | None = None, *, charged: bool = False
-    ) -> Any:
+    ) -> Answer:
         """Charge the event to every open `PrivacyLedger`, then draw the answer.
 
         Parameters
@@ -69,7 +72,7 @@ class Mechanism:
     def _checked(self, values: ArrayLike) -> np.ndarray:
         raise NotImplementedError
 
-    def _released(self, exact: np.ndarray, stream: SecureStream) -> Any:
+    def _released(self, exact: np.ndarray, stream: SecureStream) -> Answer:
         raise NotImplementedError
 
     def _settle(self, **ranges: tuple[float, float]) -> None:
@@ -80,7 +83,7 @@ class Mechanism:
 
 
 @dataclass(frozen=True)
-class AdditiveMechanism(Mechanism):
+class AdditiveMechanism(Mechanism[np.ndarray]):
     """A vector released with independent noise of one scale; the fields as in a subclass."""
 
     record_norm: float
@@ -132,7 +135,7 @@ def numbers(values: ArrayLike) -> np.ndarray:
 
 
 def charged_stream(
-    mechanism: Mechanism, stream: SecureStream | None, charged: bool
+    mechanism: Mechanism[Any], stream: SecureStream | None, charged: bool
 ) -> SecureStream:
     """Charge a release to open ledgers, unless it has been charged; return its random stream.
 

@@ -44,7 +44,7 @@ _BITS = 50  # of the numerator of the scale, at most
 
 
 @dataclass(frozen=True)
-class GeometricMechanism(Mechanism):
+class GeometricMechanism(Mechanism[np.ndarray]):
     """Release a vector of integers with independent two-sided geometric noise.
 
     **Privacy.** The release is ε-DP for neighbours under ``neighboring_relation``, if one record

@@ -35,7 +35,7 @@ from skdp.relations import ZERO_OUT
 
 
 @dataclass(frozen=True)
-class NoisyMaxMechanism(Mechanism):
+class NoisyMaxMechanism(Mechanism[int]):
     """Release the place of the largest of several integers, each with geometric noise.
 
     **Privacy.** The release is ε-DP for neighbours under ``neighboring_relation``, if what one

@@ -53,7 +53,7 @@ WEIGHT_ERROR = 2.0**-40
 
 
 @dataclass(frozen=True)
-class QuantileMechanism(Mechanism):
+class QuantileMechanism(Mechanism[float]):
     """Release one quantile of a column of numbers.
 
     **Privacy.** The release is ε-DP for neighbours under ``neighboring_relation``. Every field is a

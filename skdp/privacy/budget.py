@@ -79,13 +79,37 @@ class Budget:
         )
 
     def factor(self, units: Sequence[float], rate: float = 1.0) -> float:
-        """Least factor of a schedule of noise multipliers, or the given one; 0 without privacy."""
+        """Least factor of a schedule of noise multipliers, or the given one; 0 without privacy.
+
+        Parameters
+        ----------
+        units : sequence of float
+            Noise multiplier of each step over the factor.
+        rate : float, default=1.0
+            Poisson sampling rate.
+
+        Returns
+        -------
+        float
+        """
         if self.epsilon is None or not self.private:
             return self.noise_multiplier()
         return calibrate_schedule(units, sampling_rate=rate, epsilon=self.epsilon, **self._terms)
 
     def least(self, event: Callable[[float], DpEvent], guess: float) -> float:
-        """Least parameter near a guess with an event that the budget affords."""
+        """Least parameter whose event the budget affords, near a guess.
+
+        Parameters
+        ----------
+        event : callable
+            Maps a parameter > 0 to an event that costs less the larger it is.
+        guess : float
+            Where the search starts.
+
+        Returns
+        -------
+        float
+        """
         if self.epsilon is None or not self.private:
             return guess
         return calibrate(event, guess=guess, epsilon=self.epsilon, **self._terms)

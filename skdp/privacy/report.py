@@ -341,7 +341,20 @@ class PrivacyReport:
         return markdown(self, title, integer(1, level=level))
 
     def to_html(self, path: str | os.PathLike | None = None, *, title: str = _TITLE) -> str:
-        """Return what `to_markdown` says as a page that fetches and runs nothing, and write it."""
+        """Return what `to_markdown` says as a page in HTML, and write it to a file.
+
+        Parameters
+        ----------
+        path : path-like or None, default=None
+            File to write, in UTF-8; None writes none.
+        title : str, default="Privacy statement"
+            Its heading.
+
+        Returns
+        -------
+        str
+            A page that fetches nothing and runs nothing.
+        """
         text = page(self, title)
         if path is not None:
             Path(path).write_text(text, encoding="utf-8")
