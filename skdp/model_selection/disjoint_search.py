@@ -44,9 +44,8 @@ class DPDisjointSearch(PrivateSearch):
     """Grid or random search whose fits, scores and final fit read different rows.
 
     Some rows tune: each candidate is fitted on them, with budgets that compose to epsilon. Others
-    score: one noisy maximum picks the winner. The rest is for the final fit of the winner, with the
-    whole budget. Each row pays for one of the three, so that all of it costs epsilon, and the price
-    of the search is rows and not noise.
+    score: one noisy maximum picks the winner. The rest is for its final fit, with the whole budget.
+    Each row pays for one of the three, and the price of the search is rows and not noise.
 
     **Privacy.** All that is kept (the winner, its parameters and its final fit, and also the fits
     of the candidates, which are not) is (epsilon, delta)-differentially private under
@@ -76,14 +75,12 @@ class DPDisjointSearch(PrivateSearch):
     scoring : str, callable or None, default=None
         As of `DPRandomizedSearch` without public rows.
     weights, neighboring_relation, unit, n_samples, random_state : optional
-        As of `DPRandomizedSearch`. Private steps are told their part of the number of persons and
-        ``n_samples``; rows of a person are on one side.
+        As of `DPRandomizedSearch`; steps are told their part, and a person's rows are on one side.
 
     Attributes
     ----------
     best_estimator_ : estimator
-        The final fit of the winner. Wherever it states its privacy, it states that of the whole
-        search.
+        The final fit of the winner; it states the privacy of the whole search.
     best_params_ : dict
         Parameters of the winner.
     candidates_ : list of dict
@@ -104,10 +101,8 @@ class DPDisjointSearch(PrivateSearch):
     Notes
     -----
     *Budgets.* The K candidates that tune compose: each has μ/√K of full-batch Gaussian mechanisms,
-    and of others what the accountant finds. The selection is ε-DP (`NoisyMaxMechanism`).
-
-    *What is not done.* The selection tells who won and no score. A candidate whose fit fails ends
-    the search with its error.
+    and of others what the accountant finds. The selection is ε-DP (`NoisyMaxMechanism`); it tells
+    who won and no score. A candidate whose fit fails ends the search with its error.
 
     *Is it worth its cost?* Not where defaults are good, and not on small tables. At (2, 1e-5), five
     or twenty draws for `DPVariationalLogisticRegression` had a lower log-loss than its defaults on
@@ -119,10 +114,9 @@ class DPDisjointSearch(PrivateSearch):
     the third (3 to 5 splits each; benchmarks/private_search.py).
 
     *Fewer rows and more noise.* Candidates are judged by fits on ``tuning_share`` of the rows with
-    μ/√K, so the winner may be too timid for the final fit. More rows to tune mend that at its
-    price: 0.3 was better than 0.1 on the two small tables above, and worse on the two large ones.
-    Nothing is scaled between the two fits; ``batch_size`` keeps the size of batches where
-    ``sampling_rate`` keeps their share.
+    μ/√K, so the winner may be too timid for the final fit: a share of 0.3 was better than 0.1 on
+    the two small tables above, and worse on the two large ones. Of batches ``batch_size`` keeps the
+    size and ``sampling_rate`` the share.
 
     Examples
     --------

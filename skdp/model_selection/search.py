@@ -60,17 +60,15 @@ class DPRandomizedSearch(PrivateSearch):
     shape : float, default=0.0
         Law of the number of trials. 0 is the logarithmic law, the cheapest for many trials; with a
         mean of 10, a quarter of the searches have one trial only. 1 is the geometric law.
-        ``float("inf")`` is the Poisson law: the cheapest for two or three trials and the most
-        expensive for many; where it draws no trial at all, the search ends with an error, and is
-        charged.
+        ``float("inf")`` is the Poisson law: the cheapest for two or three trials; where it draws
+        none at all, the search ends with an error, and is charged.
     scoring : str, callable or None, default=None
         With public rows any scorer of scikit-learn. Without them ``"accuracy"`` (the default of
         classifiers), ``"neg_log_loss"`` (cut at four times that of a blind guess), or
         ``"neg_mean_squared_error"`` (the default of regressors; on the range of
         ``target_bounds``), as mean scores of the rows in [0, 1]; or a function
         ``(estimator, X, y) -> ndarray of shape (n,)`` of scores in [0, 1], each computed from its
-        row alone: a function that ranks or standardises rows lets one record move all scores, which
-        the noise does not cover.
+        row alone: where it ranks or standardises rows, the noise does not cover it.
     score_share : float, default=0.1
         Share in (0, 1) of a trial's μ² that pays for its score; nothing does with public rows.
     weights : mapping or None, default=None
@@ -99,11 +97,10 @@ class DPRandomizedSearch(PrivateSearch):
     best_params_ : dict
         Parameters that were drawn for it.
     best_score_ : float
-        Its score: on public rows, or the noisy mean over the private ones of a score in [0, 1] per
-        row, which flatters, being the best of several. By default that is the share of right
-        classes, or 1 less the squared error over the squared width of the target bounds: for a
-        regression it is near 1 where R² may not be. With ``unit=Persons(...)`` it is the mean over
-        persons of the mean of their rows, where `score` and ``scorer_`` weigh rows alike.
+        Its score: on public rows, or the noisy mean over the private rows, or persons, of a score
+        in [0, 1], which flatters, being the best of several. By default that is the share of right
+        classes, or 1 less the squared error over the squared width of the target bounds, near 1
+        where R² may not be. `score` and ``scorer_`` weigh rows alike.
     scorer_ : callable
         ``(estimator, X, y) -> float``, without noise.
     trial_epsilon_ : float
@@ -121,31 +118,23 @@ class DPRandomizedSearch(PrivateSearch):
     Notes
     -----
     *Trials.* Each draws parameters, fits with a part of the budget that is the same for all, and
-    scores: one mechanism M. By Papernot & Steinke (2022; Theorems 2 and 6) the best of K runs of M
-    is private at a price in Rényi terms that depends on the law of K; M's budget is the largest for
-    which the whole is (epsilon, delta), by the accountant.
+    scores, on the rows of its fit: one mechanism. By Papernot & Steinke (2022; Theorems 2 and 6)
+    the best of K runs of it has a price in Rényi terms that depends on the law of K.
 
-    *What is not done.* There is no ``cv_results_`` and no refit, and no limit of time or number
-    stops the search. A trial that fails ends it, as an error ends a fit: if failed trials were
-    merely the worst, a row that makes some candidates fail would choose among the others. Warnings
-    are silenced while trials run, in all threads of the process. Before the charge, all candidates
-    are planned, and X and y are checked as the estimator checks them; of a pipeline, only what
-    reaches its first step is.
-    A private release that was not planned ends the search, and so does one in another thread of the
-    process meanwhile; what the caller's own code releases in a process that it starts is not seen.
+    *What is not done.* No limit of time or number stops the search. A trial that fails ends it: if
+    failed trials were merely the worst, a row that makes some candidates fail would choose among
+    the others. Warnings are silenced while trials run, in all threads of the process. Before the
+    charge, all candidates are planned, and X and y are checked as the estimator, or the first step
+    of a pipeline, checks them. A private release that was not planned ends the search, and so does
+    one in another thread meanwhile; one in a process that the caller's code starts is not seen.
 
-    *Planning.* Where all steps read all rows, it takes milliseconds. On random batches the budget
-    of a trial is found by trying: seconds, and minutes where the noise changes from step to step,
-    as in `DPSGLDClassifier`. Random batches under replace_one have no bound in Rényi terms, and
-    are refused.
+    *Planning.* It takes milliseconds, on random batches seconds, and minutes where the noise
+    changes from step to step, as in `DPSGLDClassifier`. Random batches under replace_one have no
+    bound in Rényi terms, and are refused.
 
-    *Rows are scored where they were fitted.* The noise in both bounds what that can tell.
-
-    *Persons.* With ``unit=Persons(...)`` the private steps have that unit too, and fits are given
-    the groups: a pipeline by scikit-learn's metadata routing, with ``set_fit_request(groups=True)``
-    on each private step. A person's share of a private score is the mean of its rows' scores less
-    ½, so that all of its rows together move the sum by ½ at most, and the divisor is their public
-    number. Persons with many rows weigh no more than others, in this score and not in the fits.
+    *Persons.* A pipeline needs ``set_fit_request(groups=True)`` on each private step. A person's
+    share of a private score is the mean of its rows' scores less ½, and the divisor is their public
+    number: those with many rows weigh no more than others, in this score and not in the fits.
 
     *Is it worth its cost?* Seldom where the defaults are good, because a search uses nearly half
     of the budget. At (2, 1e-5), searches over the clipping norm, the prior and the steps of

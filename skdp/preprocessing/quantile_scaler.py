@@ -89,21 +89,19 @@ class DPQuantileScaler(OneToOneFeatureMixin, QuantileScaler):
     feature; where one data set has the value and the other has none, this is the add/remove case
     of `QuantileMechanism`, whose range 2 max(q, 1 - q) is at most the 2 of replace-one.
 
-    *Persons.* With ``unit=Persons(...)`` the k values that a person has of a feature have the
-    weight 1/k each, or very nearly: all of them together move a quantile no further than one does
-    (`QuantileMechanism` has the proof), and quantiles are those of a row drawn from a random
-    person. A ``clip`` is of no use here. Without privacy they are those of rows.
+    *Persons.* The k values that a person has of a feature have the weight 1/k each, or very nearly:
+    together they move a quantile no further than one does (`QuantileMechanism` has the proof), a
+    ``clip`` is of no use, and quantiles are those of a row drawn from a random person. Without
+    privacy they are those of rows.
 
-    *Account.* Each quantile is an exponential mechanism: between neighbours its log-density moves
-    by a function whose range is at most ``quantile_epsilon_`` (shown there), which is what
-    `PosteriorSamplesDpEvent` states. A range η is η-DP and η²/8-zCDP, for any mechanism that has
-    it (Cesar & Rogers 2021; PRIVACY §4). Either bound composes over 2 n_features mechanisms however
-    they differ, and the less of the two is taken.
+    *Account.* Between neighbours a quantile's log-density moves by a function whose range is at
+    most ``quantile_epsilon_`` (shown there), which is what `PosteriorSamplesDpEvent` states. A
+    range η is η-DP and η²/8-zCDP (Cesar & Rogers 2021; PRIVACY §4); either bound composes over
+    2 n_features mechanisms however they differ, and the less of the two is taken.
 
     *Degenerate answers.* Of two quantiles in the wrong order the lesser is the lower; where they
     fall together, on a feature with one value or almost, they are moved apart by one point of the
-    grid each: that value maps to 0 or close to it, all others to -1 or 1. Without a value, as with
-    too few rows, the quantiles are useless, and no warning says so.
+    grid each. Without a value, or with too few, the quantiles are useless, and no warning says so.
 
     *How much data.* A quantile at rank q n of positive values is safe from the empty stretch below
     them if quantile_epsilon · q n is well above 10: with 10 features and the default ε = 0.5, which

@@ -30,8 +30,8 @@ class DPStandardScaler(OneToOneFeatureMixin, PrivateScaler):
     all of its attributes together. The ``unit`` is a row, or a person with all of its rows. The
     number of rows is never read. The guarantee covers one fit; each further fit on the same rows is
     a further release. It is *not* one for a seeded fit, and treats floating-point Gaussian noise as
-    exact. `transform` works on each row by itself with released numbers, so imputing missing values
-    costs nothing; what it returns are rows, as private as those that went in.
+    exact. `transform` works on each row by itself with released numbers and returns rows, as
+    private as those that went in.
 
     Parameters
     ----------

@@ -44,6 +44,7 @@ from skdp.privacy.ledger import _open
 pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")
 GRID = {"prior_scale": [1.0, 2.0, 3.0]}
 HAS_CALLBACKS = hasattr(GridSearchCV, "set_callbacks")
+needs_callbacks = pytest.mark.skipif(not HAS_CALLBACKS, reason="no callbacks")
 X = np.random.default_rng(0).uniform(-1, 1, (60, 3))
 Y = (X[:, 0] > 0).astype(int)
 
@@ -192,7 +193,7 @@ def test_every_way_to_fit_is_counted(name):
     assert len(ledger.entries) == expected
 
 
-@pytest.mark.skipif(not HAS_CALLBACKS, reason="this scikit-learn has no callbacks")
+@needs_callbacks
 @pytest.mark.parametrize("backend", ["threading", "multiprocessing"])
 def test_a_callback_on_the_classifier_itself_goes_with_its_clones(backend):
     callback = PrivacyLedgerCallback()
@@ -202,7 +203,7 @@ def test_a_callback_on_the_classifier_itself_goes_with_its_clones(backend):
 
 
 @pytest.mark.thorough
-@pytest.mark.skipif(not HAS_CALLBACKS, reason="this scikit-learn has no callbacks")
+@needs_callbacks
 def test_a_callback_and_a_ledger_around_it_count_each_fit_once_each():
     callback = PrivacyLedgerCallback()
     with PrivacyLedger() as around:
@@ -241,25 +242,32 @@ def test_a_local_dask_cluster_is_counted(tmp_path):
             assert len(callback.records) == 10
 
 
-def test_forked_children_count_on_a_ledger_in_memory():
+def forked(n):
+    """Start so many forked processes, each with a fit."""
     context = multiprocessing.get_context("fork")
+    children = [context.Process(target=classifier().fit, args=(X, Y)) for _ in range(n)]
+    for child in children:
+        child.start()
+    return children
+
+
+def exit_codes(children):
+    for child in children:
+        child.join(60)
+    return {child.exitcode for child in children}
+
+
+def test_forked_children_count_on_a_ledger_in_memory():
     with PrivacyLedger() as ledger:
-        children = [context.Process(target=classifier().fit, args=(X, Y)) for _ in range(3)]
-        for child in children:
-            child.start()
-        for child in children:
-            child.join()
-    assert [child.exitcode for child in children] == [0, 0, 0]
+        assert exit_codes(forked(3)) == {0}
     assert len(ledger.entries) == 3
 
 
 @pytest.mark.thorough
 def test_a_child_that_is_forked_while_the_ledger_is_busy_does_not_hang():
-    context = multiprocessing.get_context("fork")
     from skdp.privacy import ledger as module
 
     with PrivacyLedger() as ledger:
-        child = context.Process(target=classifier().fit, args=(X, Y))
         held = threading.Event()
 
         def hold():
@@ -270,10 +278,9 @@ def test_a_child_that_is_forked_while_the_ledger_is_busy_does_not_hang():
         thread = threading.Thread(target=hold)
         thread.start()
         held.wait()
-        child.start()
-        child.join(60)
+        ended = exit_codes(forked(1))
         thread.join()
-    assert child.exitcode == 0
+    assert ended == {0}
     assert len(ledger.entries) == 1
 
 
@@ -358,7 +365,7 @@ def test_predictions_and_draws_are_free():
     assert ledger.entries == ()
 
 
-@pytest.mark.skipif(not HAS_CALLBACKS, reason="this scikit-learn has no callbacks")
+@needs_callbacks
 def test_a_callback_that_could_not_be_set_up_still_counts_the_next_time(tmp_path):
     callback = PrivacyLedgerCallback(epsilon=0.4, delta=1e-5, path=tmp_path / "ledger")
     model = make_pipeline(BoundedScaler(), classifier()).set_callbacks(callback)
@@ -370,25 +377,20 @@ def test_a_callback_that_could_not_be_set_up_still_counts_the_next_time(tmp_path
         model.fit(X, Y)
 
 
-def test_a_ledger_stays_where_it_is_when_the_process_moves(tmp_path, monkeypatch):
+@pytest.mark.parametrize("change", ["the process moves", "the file is removed"])
+def test_a_ledger_on_a_file_remembers(change, tmp_path, monkeypatch):
     (tmp_path / "other").mkdir()
     monkeypatch.chdir(tmp_path)
-    ledger = PrivacyLedger(epsilon=0.5, delta=1e-5, path="ledger")
-    with ledger:
+    with PrivacyLedger(epsilon=0.5, delta=1e-5, path="ledger") as ledger:
         classifier().fit(X, Y)
-        monkeypatch.chdir(tmp_path / "other")
-        with pytest.raises(BudgetExceededError):
-            classifier(0.4).fit(X, Y)
-    assert not (tmp_path / "other" / "ledger").exists()
-
-
-def test_a_ledger_remembers_what_was_on_a_file_that_is_removed(tmp_path):
-    with PrivacyLedger(epsilon=0.5, delta=1e-5, path=tmp_path / "ledger") as ledger:
-        classifier().fit(X, Y)
-        (tmp_path / "ledger").unlink()
+        if change == "the process moves":
+            monkeypatch.chdir(tmp_path / "other")
+        else:
+            (tmp_path / "ledger").unlink()
         with pytest.raises(BudgetExceededError):
             classifier(0.4).fit(X, Y)
     assert len(ledger.entries) == 1
+    assert not (tmp_path / "other" / "ledger").exists()
 
 
 def test_one_file_under_two_names_is_one_ledger(tmp_path):
@@ -416,7 +418,6 @@ def test_a_forked_child_that_leaves_the_block_takes_nothing_with_it():
 
 
 def test_threads_and_forks_do_not_wait_for_each_other(tmp_path):
-    context = multiprocessing.get_context("fork")
     done = threading.Event()
 
     def charge():
@@ -427,14 +428,10 @@ def test_threads_and_forks_do_not_wait_for_each_other(tmp_path):
     with PrivacyLedger(path=tmp_path / "ledger") as ledger:
         thread = threading.Thread(target=charge)
         thread.start()
-        children = [context.Process(target=classifier().fit, args=(X, Y)) for _ in range(6)]
-        for child in children:
-            child.start()
-        for child in children:
-            child.join(60)
+        ended = exit_codes(forked(6))
         done.set()
         thread.join(60)
-    assert [child.exitcode for child in children] == [0] * 6
+    assert ended == {0}
     assert not thread.is_alive()
     assert len(ledger.entries) == 6
 

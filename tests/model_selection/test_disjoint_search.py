@@ -12,6 +12,7 @@ from scipy.stats import loguniform
 from sklearn.pipeline import make_pipeline
 
 from skdp import (
+    BudgetExceededError,
     DisjointSplit,
     DPDisjointSearch,
     DPRandomizedSearch,
@@ -252,8 +253,6 @@ def test_refusals_cost_nothing(wrong, match: str) -> None:
 
 
 def test_the_search_is_refused_as_a_whole() -> None:
-    from skdp import BudgetExceededError
-
     with PrivacyLedger(0.9, DELTA) as ledger, pytest.raises(BudgetExceededError):
         search(epsilon=1.0).fit(X, y)
     assert not ledger.entries

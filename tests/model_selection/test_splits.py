@@ -323,6 +323,14 @@ def test_going_on_with_another_part() -> None:
     assert second.epsilon <= 1.001 * first.epsilon
 
 
+def fits_on_parts(split, **parameters):
+    """A fit on each part, told the persons where these are the records."""
+    for part in split.parts:
+        rows, labels, persons = split.take(part, X, y, GROUPS)
+        groups = {"groups": persons} if "unit" in parameters else {}
+        yield model(n_samples=200, **parameters).fit(rows, labels, **groups)
+
+
 @pytest.mark.parametrize(
     ("made", "fitted", "why"),
     [
@@ -339,13 +347,7 @@ def test_going_on_with_another_part() -> None:
     ],
 )
 def test_a_split_that_is_none_for_these_neighbours(made, fitted, why: str) -> None:
-    split = DisjointSplit(N, **made)
-    fits = []
-    for part in ("train", "test"):
-        rows, labels, persons = split.take(part, X, y, GROUPS)
-        groups = {"groups": persons} if "unit" in fitted else {}
-        fits.append(model(n_samples=200, **fitted).fit(rows, labels, **groups))
-    report: PrivacyReport = privacy_of(*fits)
+    report: PrivacyReport = privacy_of(*fits_on_parts(DisjointSplit(N, **made), **fitted))
     assert report.epsilon > 1.2
     assert why in report.sampling
     assert not report.assumptions
@@ -376,13 +378,9 @@ def test_places_that_a_record_more_would_change_are_refused(fitted) -> None:
 def test_persons(unit: str, relation: str) -> None:
     split = DisjointSplit(N, groups=GROUPS, neighboring_relation=relation)
     more = {"unit": Persons(50)} if unit == "group" else {}
-    fits = []
-    for part in ("train", "test"):
-        rows, labels, persons = split.take(part, X, y, GROUPS)
-        fit = model(n_samples=200, neighboring_relation=relation, **more)
-        fits.append(fit.fit(rows, labels, **({"groups": persons} if more else {})))
-    assert privacy_of(*fits).epsilon == pytest.approx(1.0)
-    assert "the same rows in the same order" in privacy_of(*fits).assumptions[-1]
+    report = privacy_of(*fits_on_parts(split, neighboring_relation=relation, **more))
+    assert report.epsilon == pytest.approx(1.0)
+    assert "the same rows in the same order" in report.assumptions[-1]
 
 
 def test_the_fit_is_that_of_the_same_rows_without_a_mark() -> None:
