@@ -250,7 +250,8 @@ def _plain(X: Any, given: Any) -> Any:
             X = X.astype(np.float64)
         if np.isinf(X).any():  # it was finite as a longer float
             raise ValueError("Input X contains infinity or a value too large for dtype('float64').")
-    return carried(X, declared(given))
+    found = declared(given)
+    return X if found is None else carried(X, found)
 
 
 # Said where the words of an error may be those of the data.

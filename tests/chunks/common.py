@@ -25,16 +25,17 @@ def classifier(n, **settings):
     return DPVariationalLogisticRegression(**settings)
 
 
-def in_chunks(n_chunks, *arrays):
-    """Rows, targets and persons in chunks, of which some may be missing."""
-    cuts = np.linspace(0, len(arrays[0]), n_chunks + 1).astype(int)
+def in_chunks(cuts, *arrays):
+    """Rows, targets and persons in so many chunks, or cut there; some arrays may be missing."""
+    if isinstance(cuts, int):
+        cuts = np.linspace(0, len(arrays[0]), cuts + 1).astype(int)
 
     def load(i):
         load.reads.append(i)
         return tuple(None if a is None else a[cuts[i] : cuts[i + 1]] for a in arrays)
 
     load.reads = []
-    return ChunkedRows(load, n_chunks)
+    return ChunkedRows(load, len(cuts) - 1)
 
 
 @contextmanager

@@ -2,13 +2,11 @@
 
 import numpy as np
 import pytest
+from chunks.common import charged, in_chunks
 from contracts.subjects import RELEASING, with_facts
 
-from skdp import PrivacyLedger
-from skdp.data import ChunkedRows
 from skdp.engine.release_hook import record, rerun
 from skdp.rows.bounded_sum import ROUNDING
-from skdp.testing import record_releases
 from skdp.testing._subjects import good_data, relation_of
 
 pytestmark = [
@@ -38,14 +36,6 @@ def is_refused(name):
     return name in REFUSED or name.partition(",")[0] in REFUSED
 
 
-def in_chunks(X, y, cuts):
-    def load(i):
-        own = slice(cuts[i], cuts[i + 1])
-        return X[own] if y is None else (X[own], y[own])
-
-    return ChunkedRows(load, len(cuts) - 1)
-
-
 @pytest.mark.quick(5)
 @pytest.mark.parametrize("name", [name for name in RELEASING if not is_refused(name)])
 def test_sums_of_chunks_at_the_states_of_a_fit_in_memory_are_its_sums(name, fixed):
@@ -55,10 +45,10 @@ def test_sums_of_chunks_at_the_states_of_a_fit_in_memory_are_its_sums(name, fixe
         estimator.fit(X, y)
     n = len(X)
     for cuts in ([0, 3, 3, 10, 11, n], [*range(0, n, 2), n]):
-        other, ledger = with_facts(name), PrivacyLedger(neighboring_relation=relation_of(estimator))
-        with ledger, rerun([release.output for release in tape]) as found:
-            other.fit(in_chunks(X, y, list(cuts)))
-        assert len(ledger.entries) == 1
+        other = with_facts(name)
+        once = charged(1, relation=relation_of(estimator))
+        with once, rerun([release.output for release in tape]) as found:
+            other.fit(in_chunks(cuts, X, y))
         assert other.privacy_.epsilon == estimator.privacy_.epsilon
         assert [one.call for one in found] == [one.call for one in tape]
         for one, whole in zip(found, tape, strict=True):
@@ -71,16 +61,13 @@ def test_sums_of_chunks_at_the_states_of_a_fit_in_memory_are_its_sums(name, fixe
         for prediction in ("predict", "predict_proba", "score_samples"):
             if hasattr(other, prediction):
                 expected = getattr(estimator, prediction)(X)
-                assert np.allclose(getattr(other, prediction)(in_chunks(X, y, [0, 5, n])), expected)
+                assert np.allclose(getattr(other, prediction)(in_chunks([0, 5, n], X, y)), expected)
 
 
 @pytest.mark.parametrize("name", [name for name in RELEASING if is_refused(name)])
 def test_what_needs_all_rows_at_once_is_refused_before_the_charge(name):
     estimator = with_facts(name)
     X, y = good_data(estimator)
-    ledger = PrivacyLedger(neighboring_relation=relation_of(estimator))
     says = REFUSED.get(name) or REFUSED[name.partition(",")[0]]
-    with ledger, record_releases() as tape, pytest.raises(ValueError, match=says):
-        estimator.fit(in_chunks(X, y, [0, 10, len(X)]), None)
-    assert not ledger.entries
-    assert not tape
+    with charged(0, ValueError, says, relation=relation_of(estimator), n_releases=0):
+        estimator.fit(in_chunks([0, 10, len(X)], X, y), None)
