@@ -107,6 +107,15 @@ def release(call: MechanismCall, mechanism: Callable[[], _T]) -> _T:
 
 
 @contextmanager
+def _hooked(hook: _Hook) -> Iterator[None]:
+    token = _hook.set(hook)
+    try:
+        yield
+    finally:
+        _hook.reset(token)
+
+
+@contextmanager
 def _taped(
     noted: Callable[[Callable[[], Any]], Any], given: Iterator[Any] | None = None
 ) -> Iterator[list[Release]]:
@@ -117,11 +126,8 @@ def _taped(
         tape.append(Release(call, noted(mechanism)))
         return tape[-1].output if given is None else next(given)
 
-    token = _hook.set(hook)
-    try:
+    with _hooked(hook):
         yield tape
-    finally:
-        _hook.reset(token)
 
 
 def record() -> AbstractContextManager[list[Release]]:
