@@ -159,14 +159,13 @@ class AdditiveModel(AdditiveEffects, DeclaredColumns, PrivateEstimator):
             mu = budget.mu if budget.given is None else self._STEPS**0.5 / budget.given
         places, bounds = self._private(facts.n_features)
         if places:
-            if budget.given is None:
-                mu *= math.sqrt(1.0 - share)
-            of_edges = mu * math.sqrt(share / (1.0 - share))
+            of_fit = mu if budget.given is not None else mu * math.sqrt(1.0 - share)
+            of_edges = of_fit * math.sqrt(share / (1.0 - share))
             told = bins_told(n_bins, len(places), facts.rows, of_edges)
             if isinstance(self.edges, str) and self.edges == AUTO and told < min(n_bins, FEW_BINS):
-                places, mu = (), mu if budget.given is not None else mu / math.sqrt(1.0 - share)
+                places = ()
             else:
-                n_bins = told
+                n_bins, mu = told, of_fit
         most = additive.most_features(facts.rows, mu, self._moments_share)
         declared = self._declared_model(facts.n_features, n_bins)
         telling = self._telling(facts)

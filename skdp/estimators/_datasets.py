@@ -23,7 +23,7 @@ class DatasetRows:
 
     def __init__(self, dataset: Any) -> None:
         self._dataset = dataset
-        first = self._row(0)
+        (first,) = self._item(0)
         if first.ndim == 0 or first.dtype.kind not in "biuf":
             raise ValueError("Expected items of the dataset whose x is an array of numbers.")
         self.shape, self.dtype = (len(dataset), *first.shape), first.dtype
@@ -45,9 +45,6 @@ class DatasetRows:
             ) from None
         raise ValueError(_A_DICT)
 
-    def _row(self, i: int) -> np.ndarray:
-        return self._item(i)[0]
-
     def __len__(self) -> int:
         return self.shape[0]
 
@@ -58,16 +55,11 @@ class DatasetRows:
         """Return some rows, (m, ...)."""
         out = np.empty((len(index), *self.shape[1:]), self.dtype)
         for place, i in zip(out, index.tolist(), strict=True):
-            place[...] = self._row(i)
+            (place[...],) = self._item(i)
         return out
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray:
         return self[:].astype(dtype or self.dtype, copy=False)
-
-    @property
-    def has_targets(self) -> bool:
-        """Whether items are (x, y): of the first."""
-        return len(self._item(0, 2)) > 1
 
     def targets(self) -> list[Any]:
         """Read all of it once, and return the targets: (x, y) is what an item has to be."""
@@ -85,7 +77,7 @@ class DatasetRows:
     def check(self) -> None:
         """Read all of it once."""
         for i in range(len(self)):
-            self._check(self._row(i))
+            self._check(*self._item(i))
 
     def _check(self, row: np.ndarray) -> None:
         if row.shape != self.shape[1:] or row.dtype != self.dtype:
@@ -120,7 +112,7 @@ def from_dataset(X: Any, y: Any, *, with_targets: bool = True) -> tuple[Any, Any
     if not with_targets:
         return rows, y
     if y is not None:
-        if rows.has_targets:
+        if len(rows._item(0, 2)) > 1:
             raise ValueError("Expected items x of the dataset, or no y: its items hold targets.")
         rows.check()
         return rows, y

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import KW_ONLY, dataclass, replace
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
@@ -123,6 +123,29 @@ class DPSGD(NetworkEstimator):
         layer: Any = layers[0]
         return layer.weight.detach().numpy(), layer.bias.detach().numpy()
 
+    def partial_fit(self, X, y=None, groups=None, *, sample_weight=None) -> Self:
+        """Train for one more epoch, with the noise that ``max_iter`` steps would have.
+
+        The optimiser keeps its moments; the average of iterates and the schedule start again.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Rows, as in `fit`.
+        y : array-like of shape (n_samples,) or (n_samples, n_targets), or None, default=None
+            As in `fit`.
+        groups : array-like of shape (n_samples,) or None, default=None
+            With ``unit=Persons(...)``: the person whose row it is, as any label.
+        sample_weight : array-like of shape (n_samples,) or None, default=None
+            Weights of rows, as in `fit`.
+
+        Returns
+        -------
+        Self
+            The estimator; ``privacy_`` states the composition of all calls so far.
+        """
+        return self._on(X, y, groups, sample_weight, one_epoch=True)
+
     def _calls_foreign_code(self) -> bool:
         return callable(self.optimizer) or callable(self.learning_rate_schedule)
 
@@ -165,30 +188,17 @@ class DPSGDClassifier(NetworkClassifier, DPSGD):
         _, biases = self._linear()
         return biases if len(biases) > 2 or self._several else biases[1:] - biases[:1]
 
-    def partial_fit(
-        self, X, y=None, classes=None, groups=None, *, sample_weight=None
-    ) -> DPSGDClassifier:
+    def partial_fit(self, X, y=None, classes=None, groups=None, *, sample_weight=None) -> Self:
         """Train for one more epoch, with the noise that ``max_iter`` steps would have.
 
         The optimiser keeps its moments; the average of iterates and the schedule start again.
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features)
-            Rows, as in `fit`.
         y : array-like of shape (n_samples,) or (n_samples, n_labels), or None, default=None
             As in `fit`.
         classes : array-like of shape (n_classes,) or None, default=None
             All class labels, in the first call, where the parameter ``classes`` is None.
-        groups : array-like of shape (n_samples,) or None, default=None
-            With ``unit=Persons(...)``: the person whose row it is, as any label.
-        sample_weight : array-like of shape (n_samples,) or None, default=None
-            Weights of rows, as in `fit`.
-
-        Returns
-        -------
-        DPSGDClassifier
-            The estimator; ``privacy_`` states the composition of all calls so far.
         """
         return self._on(X, y, groups, sample_weight, classes=classes, one_epoch=True)
 
@@ -224,26 +234,3 @@ class DPSGDRegressor(NetworkRegressor, DPSGD):
         """Intercepts of a linear model in units of y, () or (n_targets,)."""
         _, biases = self._linear()
         return self._targets(biases)
-
-    def partial_fit(self, X, y=None, groups=None, *, sample_weight=None) -> DPSGDRegressor:
-        """Train for one more epoch, with the noise that ``max_iter`` steps would have.
-
-        The optimiser keeps its moments; the average of iterates and the schedule start again.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Rows, as in `fit`.
-        y : array-like of shape (n_samples,) or (n_samples, n_targets), or None, default=None
-            As in `fit`.
-        groups : array-like of shape (n_samples,) or None, default=None
-            With ``unit=Persons(...)``: the person whose row it is, as any label.
-        sample_weight : array-like of shape (n_samples,) or None, default=None
-            Weights of rows, as in `fit`.
-
-        Returns
-        -------
-        DPSGDRegressor
-            The estimator; ``privacy_`` states the composition of all calls so far.
-        """
-        return self._on(X, y, groups, sample_weight, one_epoch=True)

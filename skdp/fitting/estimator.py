@@ -266,13 +266,6 @@ class PrivateEstimator(CallbackSupportMixin, BaseEstimator):
         persons, counted = persons_of(self.unit, self._no_unit), hasattr(self, "n_samples")
         return persons and facts_of(persons, getattr(self, "n_samples", None), counted=counted)
 
-    def _persons_in_words(self, persons: PersonUnit | None) -> str:
-        """Say how the rows of a person are bounded, where persons are the records."""
-        if persons is None:
-            return ""
-        most = "all" if persons.most_rows is None else f"at most {persons.most_rows}"
-        return f", each person as one record of {most} of its rows: {self._person_bound(persons)}"
-
     def _person_bound(self, persons: PersonUnit) -> str:
         """Say what all rows of a person may contribute."""
         return persons.bound_in_words
@@ -312,22 +305,26 @@ class PrivateEstimator(CallbackSupportMixin, BaseEstimator):
         budget = self._budget()
         config = self._configure(facts, budget)
         charge.check_noise(self, config, budget)
+        sampling, persons = str(config.sampling), facts.persons
+        if persons is not None:
+            most = "all" if persons.most_rows is None else f"at most {persons.most_rows}"
+            bound = self._person_bound(persons)
+            sampling += f", each person as one record of {most} of its rows: {bound}"
         report = PrivacyReport.of(
             config.event(),
             delta=budget.delta,
-            sampling=str(config.sampling) + self._persons_in_words(facts.persons),
+            sampling=sampling,
             neighboring_relation=budget.neighboring_relation,
             accountant=budget.accountant,
             inferred_public_facts=facts.inferred,
             seeded=self.random_state is not None,
             assumptions=self._assumptions(),
         )
-        memory = getattr(config, "memory", None)
         return FitPlan(
             facts=facts,
             config=config,
             privacy=report,
-            memory=memory,
+            memory=getattr(config, "memory", None),
             cautions=(*getattr(config, "cautions", ()), *charge.norm_cautions(self, facts)),
             doubts=charge.norm_diagnosed(self, facts),
             memory_told_by=self._memory_told_by(),

@@ -138,11 +138,8 @@ def plain(value: Any) -> Any:
     """Return a parameter as the builtin object that means the same to every estimator."""
     if type(value) in (np.float64, np.int64, np.bool_, np.str_):
         return value.item()
-    return (
-        str(value)
-        if f"{type(value).__module__}.{type(value).__name__}" == "torch.device"
-        else value
-    )
+    is_device = f"{type(value).__module__}.{type(value).__name__}" == "torch.device"
+    return str(value) if is_device else value
 
 
 fcntl: Any
