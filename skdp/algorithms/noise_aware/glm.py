@@ -158,7 +158,8 @@ class GLMConfig(GaussianRun):
         """
         usual, longest = self.usual_norm, self.design.longest
         least = float(self.family.largest(np.zeros((1, self.n_outputs)))[0]) * usual
-        quiet = QUIET * mu * math.sqrt(self._left * self.n_rows / 4.0)
+        spread = usual / math.sqrt(self.n_columns)  # of a column: 1, but of features of codes
+        quiet = QUIET * mu * spread * math.sqrt(self._left * self.n_rows / 4.0)
         most = math.inf if self.design.standardised else longest * self.family.most
         return max(least, min(quiet, math.sqrt(longest * quiet), most))
 
