@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from skdp import DPAdditiveClassifier
-from skdp.algorithms.parts.binned_moments import SPREADS, _likeliest_spread
+from skdp.algorithms.parts.binned_rows import SPREADS, _likeliest_spread
 from skdp.algorithms.parts.binned_rows import BinnedRows
 from skdp.fitting.streams import Streams
 from skdp.models.additive import Additive, Category, Number, Pair

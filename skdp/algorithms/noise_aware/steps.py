@@ -32,7 +32,7 @@ from skdp.algorithms.noise_aware.families import (
 )
 from skdp.algorithms.noise_aware.posterior import Posterior
 from skdp.algorithms.noise_aware.prior import DEGREES, INTERCEPT
-from skdp.algorithms.parts.binned_moments import BinnedMoments, Normals
+from skdp.algorithms.parts.binned_rows import BinnedRows, Normals
 from skdp.algorithms.parts.gaussian_runs import (
     mean_logarithm,
     release_plan_of,
@@ -147,8 +147,8 @@ class Update:
         if model is None:
             return matrices.draws(gram, sd, K, self.generator)
         one, scale = float(self.config.fit_intercept), math.sqrt(2.0) * sd
-        moments = BinnedMoments(gram, scale, model.tables, one, model.pairs_of_places)
-        return moments.beliefs(1.0, Normals(self.generator), K)
+        rows = BinnedRows(gram, scale, model.tables, one, model.pairs_of_places)
+        return rows.moments(Normals(self.generator), K)
 
     def _count(self, found: float) -> None:
         """Take in the number of rows, the intercept's second moment, where it is not public."""

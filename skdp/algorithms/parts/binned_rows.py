@@ -1,27 +1,48 @@
-"""Points at which rows of bins are believed to be, given their noisy second moments.
+"""Points at which rows of bins may be, given their noisy second moments.
 
-A row of bins is known from its code in each column, and its features are far from normal where most
-rows are in a few bins. Its codes are drawn from what `BinnedMoments` tells:
+The features of a column are a public function of its bin, t_b for bin b, far from normal where most
+rows are in a few bins. Rows are drawn by their codes:
 
-1. A column's bins have their shares, to the row: of M points, the codes are fixed, and only their
-   order is open.
+1. The second moments of one column, and its features' means, which an intercept's column has, are
+   linear in the shares p_b of the rows that are in each bin. So many noisy entries tell few
+   numbers, and p is found by least squares with p ≥ 0, Σ p = 1 and a normal prior around equal
+   shares, of the deviation under which the noisy entries are likeliest. Draws solve the same with
+   noise added anew to entries and to the prior's mean (Orieux, Féron, Giovannelli 2012), which
+   gives the posterior exactly where no p_b is 0. Of M points, codes are as many as their shares
+   say, and only their order is open.
 2. Columns of numbers, whose first feature ascends from bin to bin, are in the order of normal
    variables, whose correlations are those that give the first features the correlations they are
    found to have (a Gaussian copula). Other columns are in random order.
-3. Covariances with columns that have no order are put on the points by a linear map, which leaves
-   what is within a column, and between numbers, nearly as it is.
+3. Covariances with columns that have no order are normal around 0 with a deviation ρ in the units
+   of the features' own deviations, the likeliest. They are put on the points by a linear map, which
+   leaves what is within a column, and between numbers, nearly as it is.
 
-Means over such points stand in for those over rows in `skdp.algorithms.parts.logit_rows`.
+References
+----------
+F. Orieux, O. Féron, J.-F. Giovannelli, *Sampling High-Dimensional Gaussian Distributions for
+General Linear Inverse Problems*, IEEE Signal Processing Letters 2012.
 """
 
 from __future__ import annotations
 
-import numpy as np
+import math
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, NamedTuple
 
-from skdp.algorithms.parts.binned_moments import BinnedMoments, deviations
+import numpy as np
+from scipy.optimize import nnls
+
 from skdp.algorithms.parts.noisy_moments import believed
 from skdp.fitting.streams import SecureStream
 
+SPREADS = np.array([0.3, 1.0, 3.0, 10.0])  # deviation of shares over the mean one, to choose from
+SURE = 1e-4  # deviation of the sum of all shares
+DEVIATIONS = np.geomspace(0.003, 1.0, 40)  # ρ, to choose from
+WIDEST = 0.5  # edge of the spectrum of what is unknown of the covariances of columns
+LEAST = 1e-4  # eigenvalue, in units in which each feature has the mean square 1
+TINY = 1e-12  # variance, in records of norm 1
+ROUNDED = 1e-14  # eigenvalue over the largest that is rounding
 LEAST_POINTS, POINTS_PER_FEATURE = 500, 2
 DOUBT = 0.1  # relative uncertainty of eigenvalues of covariances below the noise level
 MOST_CORRELATED, LEAST_INDEPENDENT = 0.995, 1e-3  # correlation, and eigenvalue of all of them
@@ -30,10 +51,128 @@ LEAST_SPREAD = 1.0  # of a feature given others, over its own, squared: nothing 
 LEAST_STRETCH, MOST_STRETCH = 0.05, 20.0  # of the map, squared
 
 
-class BinnedRows(BinnedMoments):
-    """Rows of bins, of which so much is self."""
+class Normals(NamedTuple):
+    """That of a generator."""
 
-    def points(self, stream: SecureStream | None = None) -> np.ndarray:
+    generator: np.random.Generator
+
+    def normal(self, shape: Any) -> np.ndarray:
+        """Draw numbers."""
+        return self.generator.standard_normal(shape)
+
+
+Source = SecureStream | Normals
+
+
+@dataclass(frozen=True)
+class BinnedRows:
+    """Second moments per row, noisy, of features that are functions of bins.
+
+    Parameters
+    ----------
+    found : ndarray of shape (D, D)
+        Ã/n.
+    scale : float
+        s > 0 of its noise, on the diagonal; s/√2 beside it.
+    tables : tuple of ndarray
+        Features of each bin, (bins, features), of each column in turn, and of each pair.
+    one : float
+        What an intercept has in the place of 1, the last feature.
+    pairs : tuple of (int, int)
+        Which columns the last tables are of, whose rows are bins of the one by bins of the other.
+    """
+
+    found: np.ndarray
+    scale: float
+    tables: tuple[np.ndarray, ...]
+    one: float
+    pairs: tuple[tuple[int, int], ...] = ()
+
+    @property
+    def places(self) -> list[slice]:
+        """Where the features of each column and pair are."""
+        ends = np.cumsum([0, *(table.shape[1] for table in self.tables)]).tolist()
+        return [slice(start, stop) for start, stop in pairwise(ends)]
+
+    @property
+    def column(self) -> np.ndarray:
+        """Number of the column or pair of each feature, (D,); -1 of an intercept."""
+        found = np.full(len(self.found), -1)
+        for j, place in enumerate(self.places):
+            found[place] = j
+        return found
+
+    def shares(self, stream: Source | None) -> list[np.ndarray]:
+        """Share of each bin of each column, (bins,): the likeliest, or a draw."""
+        columns = list(zip(self.tables, self.places, strict=True))
+        columns = columns[: len(columns) - len(self.pairs)]
+        return [self._shares(table, place, stream) for table, place in columns]
+
+    def between(
+        self, usual: np.ndarray, mean: np.ndarray, which: np.ndarray, stream: Source | None
+    ) -> np.ndarray:
+        """By how much entries differ from usual ones, (D, D): the likeliest, or a draw.
+
+        Parameters
+        ----------
+        usual : ndarray of shape (D, D)
+            What they are where nothing is known of them.
+        mean : ndarray of shape (D,)
+            Of the features.
+        which : ndarray of shape (D, D)
+            The entries, symmetric; others do not differ.
+        stream : SecureStream or None
+            Of a draw.
+        """
+        moved = np.zeros_like(usual)
+        if not which.any():
+            return moved
+        deviation = deviations(usual, mean)
+        unit = np.outer(deviation, deviation)
+        noise = np.where(np.eye(len(usual)), self.scale, self.scale / math.sqrt(2.0))
+        off, noise = (self.found - usual)[which] / unit[which], noise[which] / unit[which]
+        rho = _likeliest(off, noise)
+        kept = rho**2 / (rho**2 + noise**2)
+        moved[which] = kept * off
+        if stream is not None:
+            spread = np.zeros_like(usual)
+            spread[which] = rho * np.sqrt(1.0 - kept)
+            edge = 2.0 * math.sqrt(float((spread**2).sum(axis=1).max()))
+            upper = np.triu(stream.normal(spread.shape) * spread)
+            moved += (upper + np.triu(upper, 1).T) * min(1.0, WIDEST / max(edge, 1e-300))
+        return moved * unit
+
+    def _shares(self, table: np.ndarray, own: slice, stream: Source | None) -> np.ndarray:
+        """Share of each bin of a column, (bins,)."""
+        bins, d = table.shape
+        rows, columns = np.triu_indices(d)
+        design = table[:, rows] * table[:, columns]
+        entries = self.found[own, own][rows, columns]
+        noise = np.where(rows == columns, self.scale, self.scale / math.sqrt(2.0))
+        design = np.hstack([design, self.one * table])
+        entries = np.append(entries, self.found[-1, own])
+        noise = np.append(noise, np.full(d, self.scale / math.sqrt(2.0)))
+        center = np.full(bins, 1.0 / bins)
+        spread = _likeliest_spread(design / noise, (entries - center @ design) / noise) / bins
+        if stream is not None:
+            entries = entries + noise * stream.normal(len(entries))
+            center = center + spread * stream.normal(bins)
+        precision = (design / noise**2) @ design.T + np.eye(bins) / spread**2 + 1.0 / SURE**2
+        linear = design @ (entries / noise**2) + center / spread**2 + 1.0 / SURE**2
+        root = np.linalg.cholesky(precision)
+        found = nnls(root.T, np.linalg.solve(root, linear))[0]
+        return np.maximum(found, LEAST / bins)
+
+    def moments(self, stream: Source, size: int) -> tuple[np.ndarray, np.ndarray]:
+        """Axes, in columns, and eigenvalues of draws of second moments per row."""
+        found = []
+        for _ in range(size):
+            points = self.points(stream)
+            found.append(points.T @ points / len(points))
+        values, axes = np.linalg.eigh(np.array(found))
+        return axes, np.maximum(values, LEAST * values[:, -1:])
+
+    def points(self, stream: Source | None = None) -> np.ndarray:
         """Likeliest points (M, D), or some from what is possible.
 
         Without a stream, their order is always the same.
@@ -58,7 +197,7 @@ class BinnedRows(BinnedMoments):
         self,
         numbers: list[int],
         codes: np.ndarray,
-        stream: SecureStream | None,
+        stream: Source | None,
         generator: np.random.Generator,
     ) -> np.ndarray:
         """Rank of each point in each of several columns, whose first features ascend."""
@@ -76,7 +215,7 @@ class BinnedRows(BinnedMoments):
         return ranks
 
     def _correlations(
-        self, places: list[int], first: np.ndarray, stream: SecureStream | None
+        self, places: list[int], first: np.ndarray, stream: Source | None
     ) -> np.ndarray:
         """Correlations of features (columns, M), as far as they are not noise, or a draw."""
         mean, variance = first.mean(axis=1), first.var(axis=1)
@@ -88,9 +227,7 @@ class BinnedRows(BinnedMoments):
         np.fill_diagonal(found, 1.0)
         return found
 
-    def _mapped(
-        self, points: np.ndarray, numbers: list[int], stream: SecureStream | None
-    ) -> np.ndarray:
+    def _mapped(self, points: np.ndarray, numbers: list[int], stream: Source | None) -> np.ndarray:
         """Points with the covariances that columns without an order have."""
         column = self.column
         n_columns = len(self.tables) - len(self.pairs)
@@ -110,6 +247,30 @@ class BinnedRows(BinnedMoments):
         stretch = np.sqrt(np.clip(values, LEAST_STRETCH, MOST_STRETCH))
         moved = off / root @ inverse @ (vectors * stretch) @ vectors.T @ half * root
         return np.hstack([moved + mean[:d], points[:, d:]])
+
+
+def deviations(second_moments: np.ndarray, mean: np.ndarray) -> np.ndarray:
+    """Standard deviations of features, (D,); tiny and not 0 where one is always the same."""
+    squares = np.diag(second_moments)
+    return np.sqrt(np.maximum(squares - mean**2, np.maximum(LEAST * squares, TINY)))
+
+
+def _likeliest_spread(design: np.ndarray, off: np.ndarray) -> float:
+    """The σ of `SPREADS` under which entries designᵀ N(0, σ²/bins²) + N(0, 1) are likeliest."""
+    design = design / len(design)  # many more entries than bins: (bins, bins) is small
+    values, vectors = np.linalg.eigh(design @ design.T)
+    told = values > ROUNDED * values.max()
+    values, vectors = values[told], vectors[:, told]
+    variance = 1.0 + np.multiply.outer(SPREADS**2, values)
+    fit = np.sum((vectors.T @ (design @ off)) ** 2 / values / variance + np.log(variance), axis=1)
+    return float(SPREADS[fit.argmin()])
+
+
+def _likeliest(off: np.ndarray, noise: np.ndarray) -> float:
+    """The ρ under which entries off ~ N(0, ρ² + noise²) are likeliest."""
+    variance = DEVIATIONS[:, None] ** 2 + noise**2
+    fit = np.sum(off**2 / variance + np.log(variance), axis=1)
+    return float(DEVIATIONS[fit.argmin()])
 
 
 def _codes(shares: np.ndarray, first: np.ndarray, size: int) -> np.ndarray:
