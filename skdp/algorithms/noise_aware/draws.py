@@ -6,11 +6,13 @@ import math
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.linalg import get_lapack_funcs
 from scipy.special import ndtr, ndtri
 
 from skdp.algorithms.noise_aware.matrices import picked
 
 MODEL_ERROR = 0.6  # of a score that was moved, over the way that it was moved
+_cholesky, _inverse = get_lapack_funcs(("potrf", "trtri"), dtype=float)
 USUAL_LOGITS = 8.0 / math.pi  # variance beyond which probabilities shrink (MacKay, 1992)
 
 
@@ -132,23 +134,14 @@ def inverse_root(A: np.ndarray) -> np.ndarray:
     """
     s = 1.0 / np.sqrt(np.maximum(np.diagonal(A, axis1=1, axis2=2), 1e-300))
     scaled = A * (s[:, :, None] * s[:, None, :])
-    try:
-        lower = np.linalg.cholesky(scaled)
-    except np.linalg.LinAlgError:
-        least = np.linalg.eigvalsh(scaled)[:, :1, None]
-        lower = np.linalg.cholesky(scaled + np.maximum(1e-9 - least, 0.0) * np.eye(A.shape[1]))
-    return _inverse(lower) * s[:, None, :]
-
-
-def _inverse(L: np.ndarray) -> np.ndarray:
-    """Inverses of lower matrices (K, D, D), by those of their halves: products are fast."""
-    half = L.shape[1] // 2
-    if half < 8:
-        return np.linalg.inv(L)
-    found, upper, lower = np.zeros_like(L), L[:, :half, :half], L[:, half:, half:]
-    found[:, :half, :half], found[:, half:, half:] = _inverse(upper), _inverse(lower)
-    found[:, half:, :half] = -found[:, half:, half:] @ L[:, half:, :half] @ found[:, :half, :half]
-    return found
+    for own in scaled:
+        upper, missed = _cholesky(own.T, clean=True)
+        if missed:
+            least = np.linalg.eigvalsh(own)[0]
+            moved = own + max(1e-9 - least, 0.0) * np.eye(len(own))
+            upper = _cholesky(moved.T, clean=True)[0]
+        own[...] = _inverse(upper, overwrite_c=True)[0].T
+    return scaled * s[:, None, :]
 
 
 FACTOR = 0.25  # scale of Laplace's law of the logarithms of factors of columns' slopes
