@@ -149,11 +149,13 @@ class CellSum(_ColumnSum):
         return (theta_shape[-1] * CELLS,)
 
     def _cells(self, theta: np.ndarray, chunk: LinearBatch) -> np.ndarray:
-        u = self._scaled(chunk)[:, np.array(self.numbers)]
-        low, high = theta
-        with np.errstate(all="ignore"):
-            cells = np.floor((u - low) / (high - low) * CELLS)
-        return np.clip(cells, 0, CELLS - 1).astype(np.intp) + CELLS * np.arange(u.shape[1])
+        own, (low, high) = np.flatnonzero(self.numbers), theta
+        middle, half = np.array(self.middle)[own], np.array(self.half)[own]
+        rows, width = np.asarray(chunk.rows), (high - low) * half / CELLS
+        with np.errstate(all="ignore"):  # a warning would reveal that an extreme row is there
+            cells = (rows if all(self.numbers) else rows[:, own]) - (middle + low * half)
+            cells /= width
+        return np.clip(cells, 0, CELLS - 1, out=cells).astype(np.intp) + CELLS * np.arange(len(own))
 
     def __call__(self, theta: np.ndarray, batch: LinearBatch) -> np.ndarray:
         """Return the counts."""
@@ -161,8 +163,8 @@ class CellSum(_ColumnSum):
         total = np.zeros(size)
         for chunk in batch.chunks(CHUNK_ROWS):
             cells = self._cells(theta, chunk)
-            weights = np.repeat(chunk.weighted(np.ones(len(cells))), cells.shape[1])
-            total += np.bincount(cells.ravel(), weights, minlength=size)
+            w = None if chunk.weights is None else np.repeat(chunk.weights, cells.shape[1])
+            total += np.bincount(cells.ravel(), w, minlength=size)
         return total
 
     def records(self, theta: np.ndarray, chunk: LinearBatch) -> np.ndarray:
