@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from skdp.algorithms.gaussian_posterior import RegressionPosterior
-from skdp.algorithms.noise_aware.families import USUAL_SCALE
+from skdp.algorithms.noise_aware.numbers import USUAL_SCALE
 from skdp.algorithms.parts.gaussian_runs import FLOAT, GaussianRun
 from skdp.algorithms.parts.prior_scales import PriorScales
 from skdp.engine.linear_sums import LinearClippedSum, ScoreGramSum, of_weights, unpacked

@@ -170,7 +170,7 @@ class NoiseAwareLogit:
         self,
         moments: np.ndarray,
         offset: float = 0.0,
-        noise: SecureStream | None = None,
+        generator: np.random.Generator | None = None,
     ) -> LogitRows:
         """Mean and covariance of the rows: the likeliest, or a draw from what Ã leaves possible."""
         config, n = self.config, self.config.n_rows
@@ -178,10 +178,10 @@ class NoiseAwareLogit:
         if self.knows_bins:
             tables = tuple(table / self.R for table in config.tables)
             one, scale = config.fit_intercept / self.R, self.moments_scale / n
-            points = BinnedRows(moments / n, scale, tables, one, config.pairs).points(noise)
+            points = BinnedRows(moments / n, scale, tables, one, config.pairs).points(generator)
             square = float(np.sum(points**2)) / len(points)
             return PointRows(n, self._score(square), offset, points=points[None])
-        normal = noise.normal if noise else np.zeros
+        normal = generator.standard_normal if generator else np.zeros
         mean, covariance = np.zeros(D), np.zeros((D, D))
         if config.fit_intercept:
             mean[d] = 1.0 / self.R
@@ -204,7 +204,7 @@ class NoiseAwareLogit:
         average = float(np.trace(centred)) / d + scale / math.sqrt(d) * float(normal(()))
         average = float(np.clip(average, smallest, largest))
         doubt = DOUBT_COUNTS if self.of_counts else DOUBT
-        block = believed(centred, average, scale, noise, doubt)
+        block = believed(centred, average, scale, generator, doubt)
         covariance[:d, :d] = floored(block, max(1e-3 * average, smallest / d))
         mean[:d] += moved
         return self._rows(mean, covariance, offset)
@@ -374,7 +374,7 @@ class NoiseAwareLogit:
 
     def _drawn_beliefs(self, state: NoiseAwareState, size: int, stream: SecureStream) -> LogitRows:
         """Beliefs from what Ã leaves possible, each with what is known of its slopes."""
-        parts = [self.beliefs(state.moments, noise=stream) for _ in range(size)]
+        parts = [self.beliefs(state.moments, generator=stream.generator) for _ in range(size)]
         # A transform that took the likeliest beliefs to a slope takes others elsewhere.
         rows = state.rows if state.slope is None else state.slope[2].as_believed
         rows = self._apart(state, rows.of(parts))

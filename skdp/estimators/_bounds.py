@@ -11,7 +11,8 @@ import numpy as np
 
 from skdp.algorithms.noise_aware import columns, glm
 from skdp.algorithms.noise_aware.design import Design
-from skdp.algorithms.noise_aware.families import Counts, Line, Logit, Softmax
+from skdp.algorithms.noise_aware.families import Counts, Logit, Softmax
+from skdp.algorithms.noise_aware.numbers import Line
 from skdp.algorithms.noise_aware.standardised import InUnits, StandardisedConfig
 from skdp.base import Budget, FitPlan, PublicFacts
 from skdp.fitting.declared import unit_of_targets

@@ -11,7 +11,6 @@ from skdp.algorithms.parts.logit_rows import (
     without_noise,
 )
 from skdp.algorithms.parts.noisy_moments import believed, shrunk
-from skdp.fitting.streams import Streams
 from skdp.models.bounded_scores import BernoulliScore, PoissonScore
 
 RNG = np.random.default_rng(0)
@@ -147,7 +146,7 @@ def test_beliefs_keep_the_trace_and_draws_scatter_around_it(scale):
     assert np.trace(likeliest) == pytest.approx(5.0, rel=0.35)
     if scale == 1e-9:
         np.testing.assert_allclose(likeliest, truth, atol=1e-6)
-    stream = Streams(b"draws")("inference")
-    draws = np.array([believed(truth, 1.25, scale, stream, 0.1) for _ in range(200)])
+    generator = np.random.default_rng(0)
+    draws = np.array([believed(truth, 1.25, scale, generator, 0.1) for _ in range(200)])
     spread = np.abs(draws.mean(axis=0) - likeliest)
     assert spread.max() <= 6 * draws.std(axis=0).max() / np.sqrt(200) + 1e-12

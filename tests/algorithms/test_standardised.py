@@ -21,10 +21,21 @@ from skdp import (
     Persons,
     PrivacyLedger,
 )
-from skdp.algorithms.noise_aware import columns, draws, families, glm, matrices, posterior, steps
+from skdp.algorithms.noise_aware import (
+    columns,
+    draws,
+    families,
+    glm,
+    matrices,
+    numbers,
+    posterior,
+    steps,
+)  # fmt: skip
 from skdp.algorithms.noise_aware import prior as prior_of_effects
-from skdp.algorithms.noise_aware.columns import BeyondSum, CellSum, ColumnsConfig, MomentsSum
+from skdp.algorithms.noise_aware.column_sums import BeyondSum, CellSum, MomentsSum
+from skdp.algorithms.noise_aware.columns import ColumnsConfig
 from skdp.algorithms.noise_aware.design import Design
+from skdp.algorithms.noise_aware.numbers import Line
 from skdp.engine import release_hook
 from skdp.engine.linear_sums import GramSum, of_weights, packed, unpacked
 from skdp.models.likelihoods import Poisson, classification_likelihood
@@ -91,8 +102,8 @@ SUMS = {
     "slopes of several": (SEVERAL.slope(CUT), np.hstack([OF_CLASSES, CONTRASTS])),
     "scores of counts": (RATE.scores(CUT), THREE),
     "slope of counts": (RATE.slope(CUT), THREE),
-    "scores of numbers": (families.Line().scores(CUT), np.append(THREE, 0.4)[None]),
-    "slope of numbers": (families.Line().slope(CUT), np.append(THREE, 0.4)[None]),
+    "scores of numbers": (Line().scores(CUT), np.append(THREE, 0.4)[None]),
+    "slope of numbers": (Line().slope(CUT), np.append(THREE, 0.4)[None]),
 }
 
 
@@ -179,7 +190,7 @@ def differences(scores, theta, of):
 
 def test_slopes_are_the_derivatives_of_weighted_scores_of_numbers():
     """c times them."""
-    of, line, cut = batch(rng.normal(size=(40, 3)), rng.normal(size=40)), families.Line(), WIDE
+    of, line, cut = batch(rng.normal(size=(40, 3)), rng.normal(size=40)), Line(), WIDE
     theta = SUMS["scores of numbers"][1]
     slope = unpacked(line.slope(cut)(theta, of), 3)
     np.testing.assert_allclose(slope, 0.4 * differences(line.scores(cut), theta, of), atol=1e-5)
@@ -474,7 +485,7 @@ def test_the_clip_norm_is_between_that_of_usual_rows_and_that_of_quiet_scores():
         return glm.GLMConfig(n_rows=n_rows, **parameters).default_clip(mu)
 
     assert found(100, 0.1) == pytest.approx(2.0)
-    assert found(100, 0.1, family=families.Line()) == pytest.approx(4.0)
+    assert found(100, 0.1, family=Line()) == pytest.approx(4.0)
     left = 1.0 - 0.2 - 0.08 - 0.02
     quiet = 0.3 * 2.0 * math.sqrt(left * 10**6 / 4)
     assert found(10**6, 2.0) == pytest.approx(math.sqrt(6.0 * quiet))
@@ -594,19 +605,19 @@ def test_a_run_learns_on_its_way_which_slopes_are_small():
 def test_what_clipped_residuals_tell_of_their_scale():
     for scale in (0.1, 0.4, 1.0, 3.0):
         draws = np.clip(scale * np.random.default_rng(0).standard_normal(10**6), -1, 1)
-        assert families.mean_square(np.array(scale)) == pytest.approx(np.mean(draws**2), rel=0.01)
-        assert families.inside(scale) == pytest.approx(np.mean(np.abs(draws) < 1), abs=0.002)
+        assert numbers.mean_square(np.array(scale)) == pytest.approx(np.mean(draws**2), rel=0.01)
+        assert numbers.inside(scale) == pytest.approx(np.mean(np.abs(draws) < 1), abs=0.002)
 
 
 def test_scales_are_told_by_all_steps_together():
     """As far as their noise allows, and else as is usual."""
     cuts = np.array([2.0, 1.0, 0.5])
-    squares = families.mean_square(0.3 / cuts)
-    scale, variance = families.told_scale(squares, cuts, 1e-3)
+    squares = numbers.mean_square(0.3 / cuts)
+    scale, variance = numbers.told_scale(squares, cuts, 1e-3)
     assert scale == pytest.approx(0.3, rel=0.01)
     assert variance < 1e-3
-    scale, variance = families.told_scale(squares, cuts, 1e3)
-    assert scale == pytest.approx(families.USUAL_SCALE, rel=0.1)
+    scale, variance = numbers.told_scale(squares, cuts, 1e3)
+    assert scale == pytest.approx(numbers.USUAL_SCALE, rel=0.1)
     assert variance > 0.7
 
 

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from skdp.algorithms.exact_line import moments
-from skdp.algorithms.noise_aware.families import Cut, InsideGram, WeightedResiduals
+from skdp.algorithms.noise_aware.families import Cut
+from skdp.algorithms.noise_aware.numbers import InsideGram, WeightedResiduals
 from skdp.engine.linear_sums import GramSum, LinearClippedSum, OutsideSum, ScoreGramSum
 from skdp.models.likelihoods import Bernoulli, Categorical
 from skdp.relations import RELATIONS

@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from skdp.algorithms.noise_aware.families import Cut, WeightedResiduals
+from skdp.algorithms.noise_aware.families import Cut
+from skdp.algorithms.noise_aware.numbers import WeightedResiduals
 from skdp.engine.linear_sums import GramSum, LinearClippedSum, ScoreGramSum, packed, unpacked
 from skdp.models.likelihoods import Bernoulli, Categorical
 from skdp.rows.records import LinearRows

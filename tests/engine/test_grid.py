@@ -9,7 +9,8 @@ from bundles import bundled
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from skdp.algorithms.noise_aware.families import ContrastGrams, Cut, InsideGram, WeightedResiduals
+from skdp.algorithms.noise_aware.families import ContrastGrams, Cut
+from skdp.algorithms.noise_aware.numbers import InsideGram, WeightedResiduals
 from skdp.engine import grid
 from skdp.engine.grid import GridSum, lattice_bits, lattice_bound
 from skdp.engine.linear_sums import GramSum, LinearClippedSum, ScoreGramSum

@@ -7,7 +7,8 @@ from bundles import bundled
 
 from skdp import DPVariationalModel
 from skdp.algorithms.dp_vi_model import CURVATURE_CLIP
-from skdp.algorithms.noise_aware.families import Cut, InsideGram, WeightedResiduals
+from skdp.algorithms.noise_aware.families import Cut
+from skdp.algorithms.noise_aware.numbers import InsideGram, WeightedResiduals
 from skdp.algorithms.user_model.sums import GRADIENT, OUTER, SQUARES, LengthCounts, ModelClippedSum
 from skdp.engine import release_hook
 from skdp.engine.grid import GridSum, lattice_bound

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from skdp.algorithms.moments import MomentSum
-from skdp.algorithms.noise_aware.families import Cut, InsideGram, WeightedResiduals
+from skdp.algorithms.noise_aware.families import Cut
+from skdp.algorithms.noise_aware.numbers import InsideGram, WeightedResiduals
 from skdp.engine.linear_sums import GramSum, LinearClippedSum, OutsideSum, ScoreGramSum
 from skdp.engine.magnitude_sums import MagnitudeSum
 from skdp.engine.vanilla_sum import VanillaClippedSum

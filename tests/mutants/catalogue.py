@@ -675,7 +675,7 @@ SECTIONS = {
 @@ ScoreGramSum: outer products of scores are taken for numbers
 -apart = POSITIVE
 +apart = 1.0
---- algorithms/noise_aware/families.py; tests/engine/test_grid.py
+--- algorithms/noise_aware/numbers.py; tests/engine/test_grid.py
 @@ WeightedResiduals.records: a share of a residual depends on where its row stands
 -self._parts(theta, chunk, alone)
 +self._parts(theta, chunk, LinearBatch.logits)
@@ -719,7 +719,7 @@ SECTIONS = {
 @@ GLMConfig.on: numbers without bounds are cut
 -1.0 if self.family.bounded else math.inf
 +1.0
---- algorithms/noise_aware/families.py; tests/engine/test_loop.py
+--- algorithms/noise_aware/numbers.py; tests/engine/test_loop.py
 @@ InsideGram._inside: slopes of residuals are not cut to their bound
 -self._cut(inside * self.cut.weights(chunk.norms), chunk)
 +chunk.weighted(inside * self.cut.weights(chunk.norms))
@@ -727,7 +727,7 @@ SECTIONS = {
 @@ ContrastGrams.records: a share of a slope of contrasts depends on where its row stands
 -self._each(theta, chunk, alone)
 +self._each(theta, chunk, LinearBatch.logits)
---- algorithms/noise_aware/families.py; tests/estimators/test_linear_weights.py
+--- algorithms/noise_aware/numbers.py; tests/estimators/test_linear_weights.py
 @@ WeightedResiduals: scores of residuals are never opposite
 -cancelling = True
 +cancelling, apart = True, 1.0
@@ -923,7 +923,7 @@ SECTIONS = {
 @@ GramSum._cut: second moments have no weights
 -chunk.weighted(np.minimum(w, self.bound / squares))
 +np.minimum(w, self.bound / squares)
---- algorithms/noise_aware/families.py; tests/estimators/test_linear_weights.py
+--- algorithms/noise_aware/numbers.py; tests/estimators/test_linear_weights.py
 @@ WeightedResiduals._parts: the scale of residuals is of rows without weights
 -chunk.weighted(squares)
 +squares
@@ -1150,7 +1150,7 @@ SECTIONS = {
     ),
     "standardised columns": read(
         r"""
---- algorithms/noise_aware/columns.py; tests/algorithms/test_standardised.py
+--- algorithms/noise_aware/column_sums.py; tests/algorithms/test_standardised.py
 @@ CellSum.record_bound: a row counts in no cell's bound but its own
 -math.sqrt(sum(self.numbers))
 +1.0
@@ -1161,7 +1161,7 @@ SECTIONS = {
 -np.clip(v, -1.0, 1.0)
 +v
 @@ CellSum.__call__: weights of rows do not count in cells
--np.repeat(chunk.weighted(np.ones(len(cells))), cells.shape[1])
+-np.repeat(chunk.weights, cells.shape[1])
 +np.ones(cells.size)
 --- algorithms/noise_aware/families.py; tests/algorithms/test_standardised.py
 @@ Cut.weights: long standardised rows have their whole score
@@ -1170,12 +1170,14 @@ SECTIONS = {
 @@ Cut.weights: far rows count as much as their score is bounded
 -np.minimum(np.minimum(1.0, self.clip_norm / (norms * largest)), self.far(norms))
 +np.minimum(1.0, self.clip_norm / (norms * largest))
+--- algorithms/noise_aware/numbers.py; tests/algorithms/test_standardised.py
 @@ WeightedResiduals._parts: residuals of numbers are not cut
 -np.clip(_residuals(theta, chunk, product), -1.0, 1.0)
 +_residuals(theta, chunk, product)
 @@ WeightedResiduals.record_bound: the square beside a residual's score has no part in its bound
 -math.hypot(self.cut.clip_norm, self.square_weight * (1.0 - USUAL_SQUARE))
 +self.cut.clip_norm
+--- algorithms/noise_aware/families.py; tests/algorithms/test_standardised.py
 @@ Logit.slope: the slope of classes has the bound of second moments
 -min(R**2 / 4.0, C * R / 2.0)
 +R**2 / 40.0
@@ -1192,7 +1194,7 @@ SECTIONS = {
 @@ StandardisedConfig.run: columns and fit have one stream of noise
 -streams.secret("columns")
 +bytes(32)
---- algorithms/noise_aware/columns.py; tests/algorithms/test_standardised.py
+--- algorithms/noise_aware/column_sums.py; tests/algorithms/test_standardised.py
 @@ BeyondSum.records: rows that were cut are counted without their weight
 -chunk.weighted((beyond | chunk.outside[:, 0]).astype(np.float64))
 +(beyond | chunk.outside[:, 0]).astype(np.float64) * 2.0
@@ -1667,7 +1669,7 @@ SECTIONS = {
 @@ LinearRows._copy: rounding: targets of single precision are beyond their bounds
 -NEARLY * abs(high)
 +0.0
---- algorithms/noise_aware/columns.py; tests/estimators/test_bad_input.py
+--- algorithms/noise_aware/column_sums.py; tests/estimators/test_bad_input.py
 @@ BeyondSum.records: rounding: values of single precision are beyond the bounds of their column
 -NEARLY * (upper - lower)
 +0.0 * lower

@@ -35,8 +35,9 @@ from skdp.algorithms.dp_vi import target_bounds
 from skdp.algorithms.gaussian_posterior import GaussianPosterior, in_units
 from skdp.algorithms.noise_aware.columns import Columns
 from skdp.algorithms.noise_aware.design import Design
-from skdp.algorithms.noise_aware.families import Counts, Cut, Line, Logit, Softmax
+from skdp.algorithms.noise_aware.families import Counts, Cut, Logit, Softmax
 from skdp.algorithms.noise_aware.matrices import MANY
+from skdp.algorithms.noise_aware.numbers import Line
 from skdp.algorithms.noise_aware.steps import Update
 from skdp.algorithms.parts.gaussian_runs import COUNT_SHARE, FLOAT, GaussianRun, run_and_count
 from skdp.engine.linear_sums import GramSum, OutsideSum, ScoreGramSum, of_weights

@@ -38,7 +38,7 @@ from skdp.algorithms.noise_aware.draws import (
     inverse_root,
     root,
 )
-from skdp.algorithms.noise_aware.families import inside
+from skdp.algorithms.noise_aware.numbers import inside
 from skdp.algorithms.noise_aware.prior import Prior
 from skdp.algorithms.parts.gaussian_runs import far_below
 

@@ -20,19 +20,19 @@ from skdp.algorithms.gaussian_posterior import GaussianPosterior
 from skdp.algorithms.noise_aware import matrices
 from skdp.algorithms.noise_aware.columns import Columns
 from skdp.algorithms.noise_aware.draws import FACTORS, MODEL_ERROR, Along, inverse_root
-from skdp.algorithms.noise_aware.families import (
+from skdp.algorithms.noise_aware.families import Usual
+from skdp.algorithms.noise_aware.numbers import (
     FASTEST,
     USUAL_CUT,
     USUAL_SQUARE,
     WIDEST,
-    Usual,
     inside,
     mean_square,
     told_scale,
 )
 from skdp.algorithms.noise_aware.posterior import Posterior
 from skdp.algorithms.noise_aware.prior import DEGREES, INTERCEPT
-from skdp.algorithms.parts.binned_rows import BinnedRows, Normals
+from skdp.algorithms.parts.binned_rows import BinnedRows
 from skdp.algorithms.parts.gaussian_runs import (
     mean_logarithm,
     release_plan_of,
@@ -148,7 +148,7 @@ class Update:
             return matrices.draws(gram, sd, K, self.generator)
         one, scale = float(self.config.fit_intercept), math.sqrt(2.0) * sd
         rows = BinnedRows(gram, scale, model.tables, one, model.pairs_of_places)
-        return rows.moments(Normals(self.generator), K)
+        return rows.moments(self.generator, K)
 
     def _count(self, found: float) -> None:
         """Take in the number of rows, the intercept's second moment, where it is not public."""

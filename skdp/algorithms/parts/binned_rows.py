@@ -28,13 +28,12 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.random import Generator
 from scipy.optimize import nnls
 
 from skdp.algorithms.parts.noisy_moments import believed
-from skdp.fitting.streams import SecureStream
 
 SPREADS = np.array([0.3, 1.0, 3.0, 10.0])  # deviation of shares over the mean one, to choose from
 SURE = 1e-4  # deviation of the sum of all shares
@@ -49,19 +48,6 @@ MOST_CORRELATED, LEAST_INDEPENDENT = 0.995, 1e-3  # correlation, and eigenvalue 
 ROUNDS = 5  # in which correlations of normal variables are found
 LEAST_SPREAD = 1.0  # of a feature given others, over its own, squared: nothing is magnified
 LEAST_STRETCH, MOST_STRETCH = 0.05, 20.0  # of the map, squared
-
-
-class Normals(NamedTuple):
-    """That of a generator."""
-
-    generator: np.random.Generator
-
-    def normal(self, shape: Any) -> np.ndarray:
-        """Draw numbers."""
-        return self.generator.standard_normal(shape)
-
-
-Source = SecureStream | Normals
 
 
 @dataclass(frozen=True)
@@ -102,14 +88,14 @@ class BinnedRows:
             found[place] = j
         return found
 
-    def shares(self, stream: Source | None) -> list[np.ndarray]:
+    def shares(self, generator: Generator | None) -> list[np.ndarray]:
         """Share of each bin of each column, (bins,): the likeliest, or a draw."""
         columns = list(zip(self.tables, self.places, strict=True))
         columns = columns[: len(columns) - len(self.pairs)]
-        return [self._shares(table, place, stream) for table, place in columns]
+        return [self._shares(table, place, generator) for table, place in columns]
 
     def between(
-        self, usual: np.ndarray, mean: np.ndarray, which: np.ndarray, stream: Source | None
+        self, usual: np.ndarray, mean: np.ndarray, which: np.ndarray, generator: Generator | None
     ) -> np.ndarray:
         """By how much entries differ from usual ones, (D, D): the likeliest, or a draw.
 
@@ -121,7 +107,7 @@ class BinnedRows:
             Of the features.
         which : ndarray of shape (D, D)
             The entries, symmetric; others do not differ.
-        stream : SecureStream or None
+        generator : numpy.random.Generator or None
             Of a draw.
         """
         moved = np.zeros_like(usual)
@@ -134,15 +120,15 @@ class BinnedRows:
         rho = _likeliest(off, noise)
         kept = rho**2 / (rho**2 + noise**2)
         moved[which] = kept * off
-        if stream is not None:
+        if generator is not None:
             spread = np.zeros_like(usual)
             spread[which] = rho * np.sqrt(1.0 - kept)
             edge = 2.0 * math.sqrt(float((spread**2).sum(axis=1).max()))
-            upper = np.triu(stream.normal(spread.shape) * spread)
+            upper = np.triu(generator.standard_normal(spread.shape) * spread)
             moved += (upper + np.triu(upper, 1).T) * min(1.0, WIDEST / max(edge, 1e-300))
         return moved * unit
 
-    def _shares(self, table: np.ndarray, own: slice, stream: Source | None) -> np.ndarray:
+    def _shares(self, table: np.ndarray, own: slice, generator: Generator | None) -> np.ndarray:
         """Share of each bin of a column, (bins,)."""
         bins, d = table.shape
         rows, columns = np.triu_indices(d)
@@ -154,57 +140,57 @@ class BinnedRows:
         noise = np.append(noise, np.full(d, self.scale / math.sqrt(2.0)))
         center = np.full(bins, 1.0 / bins)
         spread = _likeliest_spread(design / noise, (entries - center @ design) / noise) / bins
-        if stream is not None:
-            entries = entries + noise * stream.normal(len(entries))
-            center = center + spread * stream.normal(bins)
+        if generator is not None:
+            entries = entries + noise * generator.standard_normal(len(entries))
+            center = center + spread * generator.standard_normal(bins)
         precision = (design / noise**2) @ design.T + np.eye(bins) / spread**2 + 1.0 / SURE**2
         linear = design @ (entries / noise**2) + center / spread**2 + 1.0 / SURE**2
         root = np.linalg.cholesky(precision)
         found = nnls(root.T, np.linalg.solve(root, linear))[0]
         return np.maximum(found, LEAST / bins)
 
-    def moments(self, stream: Source, size: int) -> tuple[np.ndarray, np.ndarray]:
+    def moments(self, generator: Generator, size: int) -> tuple[np.ndarray, np.ndarray]:
         """Axes, in columns, and eigenvalues of draws of second moments per row."""
         found = []
         for _ in range(size):
-            points = self.points(stream)
+            points = self.points(generator)
             found.append(points.T @ points / len(points))
         values, axes = np.linalg.eigh(np.array(found))
         return axes, np.maximum(values, LEAST * values[:, -1:])
 
-    def points(self, stream: Source | None = None) -> np.ndarray:
+    def points(self, generator: Generator | None = None) -> np.ndarray:
         """Likeliest points (M, D), or some from what is possible.
 
-        Without a stream, their order is always the same.
+        Without a generator, their order is always the same.
         """
         M = max(LEAST_POINTS, POINTS_PER_FEATURE * len(self.found))
-        generator = stream.generator if stream else np.random.default_rng(0)
-        both = zip(self.shares(stream), self.tables, strict=False)  # pairs have no shares
+        order_of = generator or np.random.default_rng(0)
+        both = zip(self.shares(generator), self.tables, strict=False)  # pairs have no shares
         codes = np.stack([_codes(shares, table[:, 0], M) for shares, table in both])
         columns = self.tables[: len(codes)]
         numbers = [j for j, T in enumerate(columns) if (np.diff(T[:-1, 0]) > 0.0).all()]
-        order = generator.permuted(np.tile(np.arange(M), (len(codes), 1)), axis=1)
+        order = order_of.permuted(np.tile(np.arange(M), (len(codes), 1)), axis=1)
         if len(numbers) > 1:
-            order[numbers] = self._ranks(numbers, codes[numbers], stream, generator)
+            order[numbers] = self._ranks(numbers, codes[numbers], generator, order_of)
         codes = np.take_along_axis(codes, order, axis=1)
         of_pairs = [codes[a] * len(columns[b]) + codes[b] for a, b in self.pairs]
         points = np.full((M, len(self.found)), self.one)
         for table, place, own in zip(self.tables, self.places, [*codes, *of_pairs], strict=True):
             points[:, place] = table[own]
-        return points if len(numbers) == len(codes) else self._mapped(points, numbers, stream)
+        return points if len(numbers) == len(codes) else self._mapped(points, numbers, generator)
 
     def _ranks(
         self,
         numbers: list[int],
         codes: np.ndarray,
-        stream: Source | None,
-        generator: np.random.Generator,
+        generator: Generator | None,
+        order_of: Generator,
     ) -> np.ndarray:
         """Rank of each point in each of several columns, whose first features ascend."""
         M = codes.shape[1]
         first = np.stack([self.tables[j][own, 0] for j, own in zip(numbers, codes, strict=True)])
-        wanted = self._correlations([self.places[j].start for j in numbers], first, stream)
-        normals = generator.standard_normal((M, len(numbers)))
+        wanted = self._correlations([self.places[j].start for j in numbers], first, generator)
+        normals = order_of.standard_normal((M, len(numbers)))
         normals = np.linalg.qr(normals - normals.mean(axis=0))[0]
         correlations, ranks = wanted, np.zeros(codes.shape, dtype=int)
         for _ in range(ROUNDS):
@@ -215,19 +201,21 @@ class BinnedRows:
         return ranks
 
     def _correlations(
-        self, places: list[int], first: np.ndarray, stream: Source | None
+        self, places: list[int], first: np.ndarray, generator: Generator | None
     ) -> np.ndarray:
         """Correlations of features (columns, M), as far as they are not noise, or a draw."""
         mean, variance = first.mean(axis=1), first.var(axis=1)
         found = self.found[np.ix_(places, places)] - np.outer(mean, mean)
         np.fill_diagonal(found, variance)  # shares tell it better
-        found = believed(found, float(variance.mean()), self.scale, stream, DOUBT)
+        found = believed(found, float(variance.mean()), self.scale, generator, DOUBT)
         deviation = np.sqrt(np.maximum(np.diag(found), 1e-300))
         found = np.clip(found / np.outer(deviation, deviation), -MOST_CORRELATED, MOST_CORRELATED)
         np.fill_diagonal(found, 1.0)
         return found
 
-    def _mapped(self, points: np.ndarray, numbers: list[int], stream: Source | None) -> np.ndarray:
+    def _mapped(
+        self, points: np.ndarray, numbers: list[int], generator: Generator | None
+    ) -> np.ndarray:
         """Points with the covariances that columns without an order have."""
         column = self.column
         n_columns = len(self.tables) - len(self.pairs)
@@ -235,7 +223,7 @@ class BinnedRows:
         between = (column[:, None] != column) & (open_ | open_[:, None])
         mean = points.mean(axis=0)
         second_moments = points.T @ points / len(points)
-        moved = self.between(second_moments, mean, between, stream)
+        moved = self.between(second_moments, mean, between, generator)
         d = self.places[-1].stop  # an intercept's column is no feature
         off = (points - mean)[:, :d]
         root = deviations(second_moments, mean)[:d]

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from skdp.fitting.streams import SecureStream
-
 
 def shrunk(matrix: np.ndarray, scale: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Take Gaussian-orthogonal-ensemble noise out of a symmetric matrix, eigenvalue by eigenvalue.
@@ -27,9 +25,13 @@ def shrunk(matrix: np.ndarray, scale: float) -> tuple[np.ndarray, np.ndarray, np
 
 
 def believed(
-    block: np.ndarray, average: float, scale: float, stream: SecureStream | None, doubt: float
+    block: np.ndarray,
+    average: float,
+    scale: float,
+    generator: np.random.Generator | None,
+    doubt: float,
 ) -> np.ndarray:
-    """Take noise out of second moments, and put what is unknown back in where a stream is given.
+    """Take noise out of second moments, and put what is unknown back in where a generator is given.
 
     Eigenvalues below the noise level are believed to have the mean that the trace leaves them,
     up to a share ``doubt``.
@@ -42,7 +44,7 @@ def believed(
         Mean eigenvalue, which the trace tells better than any other.
     scale : float
         Of the noise; see `shrunk`.
-    stream : SecureStream or None
+    generator : numpy.random.Generator or None
         Of a draw from what is possible; None gives the likeliest.
     doubt : float
         Relative uncertainty of the eigenvalues below the noise level.
@@ -54,11 +56,11 @@ def believed(
         drowned = max(1.0, float(np.sum(1.0 - shares)))
         bulk = max((d * average - float(shares @ eigenvalues)) / drowned, 0.1 * average)
     values = bulk + shares * (eigenvalues - bulk)
-    if stream is None:
+    if generator is None:
         return (vectors * values) @ vectors.T
     least = (doubt * float(values.min())) ** 2 / (2 * d)
     roots = np.maximum(shares, least / max(least + scale**2, 1e-300)) ** 0.25
-    normals = stream.normal((d, d))
+    normals = generator.standard_normal((d, d))
     upper = np.triu(normals, 1) / np.sqrt(2.0)
     wobble = (upper + upper.T + np.diag(np.diag(normals))) * scale * np.outer(roots, roots)
     wobble -= np.trace(wobble) / d * np.eye(d)
