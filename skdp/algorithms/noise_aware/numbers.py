@@ -16,9 +16,8 @@ from scipy.special import ndtr
 from skdp.algorithms.noise_aware.families import UNCUT, Cut, Product, alone, usual_of_one
 from skdp.engine.linear_sums import GramSum, packed, packed_squares
 from skdp.rows.bounded_sum import CHUNK_ROWS
-from skdp.rows.coded import gram
 from skdp.rows.person_sums import RowSum, by_person
-from skdp.rows.records import LinearBatch
+from skdp.rows.records import LinearBatch, gram
 
 USUAL_CUT = 2.5  # c over the scale of residuals: 1 % of normal ones are cut
 USUAL_SQUARE = 1.0 / 6.0  # of a residual over c, where c is USUAL_CUT times their scale
