@@ -20,12 +20,12 @@ NOISE_AWARE = ("algorithms/noise_aware", "algorithms/parts")
 
 # figure: (limit, goal)
 BUDGET = {
-    "lines of code": (31_500, 21_000),
-    "lines of docstrings": (17_150, 13_500),
-    "lines of tests": (52_700, 42_000),
-    "lines of code, noise-aware": (2_950, 1_700),
-    "modules of more than 400 lines": (3, 0),
-    "lines of the longest function": (45, 45),
+    "lines of code": (30_850, 21_000),
+    "lines of docstrings": (14_900, 13_500),
+    "lines of tests": (51_200, 42_000),
+    "lines of code, noise-aware": (2_920, 1_700),
+    "modules of more than 400 lines": (1, 0),
+    "lines of the longest function": (44, 45),
     "files directly under skdp": (7, 7),
     "import circles": (0, 0),
 }
