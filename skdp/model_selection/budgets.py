@@ -344,6 +344,9 @@ def _worse(first: DpEvent, last: DpEvent) -> DpEvent | None:
     one, other = gaussian_mu(first), gaussian_mu(last)
     if one is not None and other is not None:
         return first if one > other else last
-    pairs = list(zip(terms_of(first), terms_of(last), strict=False))
-    alike = all(type(a) is type(b) and np.allclose(astuple(a), astuple(b), 1e-9) for a, b in pairs)
-    return last if alike and len(pairs) == len(terms_of(first)) == len(terms_of(last)) else None
+    terms: list[list[Any]] = [terms_of(event) for event in (first, last)]
+    if [*map(type, terms[0])] != [*map(type, terms[1])]:
+        return None
+    numbers = [[astuple(term) for term in own] for own in terms]
+    alike = all(np.allclose(a, b, 1e-9) for a, b in zip(*numbers, strict=True))
+    return last if alike else None
