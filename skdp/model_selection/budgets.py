@@ -344,7 +344,7 @@ def _worse(first: DpEvent, last: DpEvent) -> DpEvent | None:
     one, other = gaussian_mu(first), gaussian_mu(last)
     if one is not None and other is not None:
         return first if one > other else last
-    terms: list[list[Any]] = [terms_of(event) for event in (first, last)]
+    terms: list[Any] = [terms_of(event) for event in (first, last)]
     if [*map(type, terms[0])] != [*map(type, terms[1])]:
         return None
     numbers = [[astuple(term) for term in own] for own in terms]
