@@ -77,32 +77,55 @@ def loss(outputs, y):
     return 0.5 * (outputs.flatten(1) - y[:, None]).square().sum(1)
 
 
-def examined(species, seed=0):
-    """Return a module's verdict."""
+class Case(NamedTuple):
+    """A module that was tried, how its gradients are taken, and records of it with targets."""
+
+    flat: FlatModule
+    method: str
+    module: nn.Module
+    x: torch.Tensor
+    y: torch.Tensor
+
+    def records(self, flat):
+        """Return them as a batch for the module, or for one like it."""
+        dtype = flat.flat.dtype if self.x.is_floating_point() else self.x.dtype
+        y = self.y.to(flat.flat.dtype)
+        return NetworkRecords(self.x.numpy(), y.numpy(), flat.flat, dtype=dtype).take(slice(None))
+
+
+def tried_case(species, seed=0, device=None, dtype=torch.float64):
+    """Return a module as a fit tries it on a device; an error says why it is refused."""
     torch.manual_seed(seed)
     targets = torch.randn(33, dtype=torch.float64)
+    module = species.make().to(dtype)
+    x = torch.randint(max(2, species.words), (N_RECORDS, *species.shape))
+    if not species.words:
+        x = species.factor * torch.randn(x.shape, dtype=torch.float64)
+    try:
+        few = x[:2] if species.words else x[:2].to(dtype)
+        n_outputs = copy.deepcopy(module).eval()(few).shape[1]
+    except Exception:
+        n_outputs = 3  # what the trial says of it is what counts
+    flat = FlatModule(module, device)
+    how = {"shape": species.shape, "n_outputs": n_outputs, "integers": True}
+    method, like = tried(flat, loss, targets.to(dtype), **how)
+    return Case(flat, method, module, x.to(like.dtype), targets[:N_RECORDS].to(dtype))
+
+
+def examined(species, seed=0):
+    """Return a module's verdict."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        module = species.make().double()
-        x = torch.randint(max(2, species.words), (N_RECORDS, *species.shape))
-        if not species.words:
-            x = species.factor * torch.randn(x.shape, dtype=torch.float64)
         try:
-            n_outputs = copy.deepcopy(module).eval()(x[:2]).shape[1]
-        except Exception:
-            n_outputs = 3  # what the trial says of it is what counts
-        try:
-            flat = FlatModule(module)
-            method, like = tried(
-                flat, loss, targets, shape=species.shape, n_outputs=n_outputs, integers=True
-            )
+            case = tried_case(species, seed)
         except Exception as error:
             crash = "" if isinstance(error, ValueError) else f"CRASH {type(error).__name__}: "
             return Verdict("refused", said=crash + str(error))
-        return _compared(flat, method, module, x.to(like.dtype), targets[:N_RECORDS])
+        return _compared(case)
 
 
-def _compared(flat, method, module, x, y):
+def _compared(case):
+    flat, method, module, x, y = case
     reference = copy.deepcopy(module).train()
     for part in reference.modules():
         if isinstance(part, nn.modules.batchnorm._BatchNorm):
@@ -122,7 +145,7 @@ def _compared(flat, method, module, x, y):
         passes.append(reference(x))
     single = [gradient(i) for i in range(len(x))]
     each = torch.stack([torch.cat(one) for one in single])
-    records = NetworkRecords(x.numpy(), y.numpy(), flat.flat, dtype=x.dtype).take(slice(None))
+    records = case.records(flat)
     worst, norms = 0.0, each.norm(dim=1)
     for clip in (math.inf, float(norms.median()), 1e-3):
         found = -NetworkClippedSum(flat, loss, clip, method=method)(flat.flat.clone(), records)
@@ -633,7 +656,7 @@ BODIES = {
     "fastText": Species(lambda: nn.Sequential(nn.EmbeddingBag(9, 4), nn.Linear(4, 3)), WORDS, 9),
     "bag with offsets": Species(
         lambda: Through(
-            lambda m, x: m.bag(x.reshape(-1), torch.arange(0, x.numel(), x.shape[1])),
+            lambda m, x: m.bag(x.flatten(), x.shape[1] * torch.arange(len(x), device=x.device)),
             bag=nn.EmbeddingBag(9, 4)), WORDS, 9),
     "bag with weights": Species(
         lambda: Through(
