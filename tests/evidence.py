@@ -55,7 +55,8 @@ LAYERS = [
      " declared sensitivity, whatever its gradient; sums add over parts and do not depend on how"
      " they are cut up.",
      ("tests/engine/test_checks", "tests/engine/test_coded_rows", "tests/engine/test_sparse_rows",
-     "tests/engine/test_examples", "tests/engine/test_gram", "tests/engine/test_grid",
+     "tests/engine/test_examples", "tests/engine/test_gpu_script", "tests/engine/test_gram",
+     "tests/engine/test_grid",
      "tests/engine/test_layers", "tests/engine/test_linear_sums", "tests/engine/test_loop",
      "tests/engine/test_magnitude_sums", "tests/engine/test_persons", "tests/engine/test_precision",
      "tests/engine/test_network_sum", "tests/engine/test_perceptron_sum",
