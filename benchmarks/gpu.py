@@ -22,7 +22,8 @@ tries the script on a small scale. The exit status is 1 if a sum or a law is wro
   in ms, and the median over the rounds of its ratio to the plain step of the same round, with the
   least and the largest. *skdp* is a run as a fit has it after its plan: Poisson batches, copies of
   their rows, clipping, noise, update, average. *whole* is the same with all records of a batch at
-  once. *plain*, *Opacus*: see `step_time`; they index rows that are on the device.
+  once. *plain*, *Opacus*: see `step_time`; they index rows that are on the device. *plain, sizes*
+  has batches of the sizes that Poisson batches have: each new shape is planned anew.
 - *profile*: per step of skdp, how often the host waits for the device, how many kernels it
   launches, and the ms for which the device copies from the host, and works.
 """
@@ -269,11 +270,13 @@ class Clock:
         return [a.elapsed_time(b) if self.on_gpu else 1e3 * (b - a) for a, b in pairs]
 
 
-def repeated(method):
+def repeated(method, *, poisson=False):
     """Return what makes a method of `step_time` take steps under a clock."""
 
     def make(name, X, y, batch_size, device):
-        train = step_time.METHODS[method](name, X, y, batch_size, device)
+        rng, rate = np.random.default_rng(0), batch_size / len(X)
+        size = (lambda: int(rng.binomial(len(X), rate))) if poisson else batch_size
+        train = step_time.METHODS[method](name, X, y, size, device)
 
         def run(n_steps, clock):
             for _ in range(n_steps):
@@ -322,6 +325,7 @@ def chain(n_rows, n_steps, rate, noise_multiplier, **others):
 
 METHODS = {
     "plain": repeated("plain"),
+    "plain, sizes": repeated("plain", poisson=True),
     "skdp DP-SGD": ours(config),
     "skdp DP-SGLD": ours(chain),
     "skdp, whole": ours(config, at_once=lambda batch_size: 2 * batch_size),

@@ -132,12 +132,13 @@ def momentum_sgd(module):
 
 
 def repeated(step, X, y, batch_size, device):
-    """Take steps on batches of random rows."""
+    """Take steps on batches of random rows; a function draws the size of each."""
     X, y = torch.from_numpy(X).to(device), torch.from_numpy(y).to(device)
 
     def train(n_steps):
         for _ in range(n_steps):
-            index = torch.randint(len(X), (batch_size,), device=device)
+            size = batch_size() if callable(batch_size) else batch_size
+            index = torch.randint(len(X), (size,), device=device)
             step(X[index], y[index])
 
     return train
