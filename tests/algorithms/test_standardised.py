@@ -491,6 +491,8 @@ def test_the_clip_norm_is_between_that_of_usual_rows_and_that_of_quiet_scores():
     assert found(10**6, 2.0) == pytest.approx(math.sqrt(6.0 * quiet))
     assert found(10**6, 2.0, design=ALIKE) == pytest.approx(4.0)  # no score is longer
     assert found(10**6, 2.0, design=ALIKE, family=SEVERAL) == pytest.approx(math.sqrt(32.0))
+    tenth = Design(0.9, 1.0, 0.4, 0.4)
+    assert 10 * found(10**4, 0.2, design=tenth) == pytest.approx(found(10**4, 0.2, design=ALIKE))
 
 
 def test_a_likely_slope_is_the_mean_of_positive_draws():

@@ -1207,6 +1207,9 @@ SECTIONS = {
 -np.clip(X, *bounds)
 +X
 --- algorithms/noise_aware/glm.py; tests/algorithms/test_standardised.py
+@@ GLMConfig.default_clip: features of codes are taken to spread by 1
+-QUIET * mu * spread
++QUIET * mu
 @@ GLMConfig.default_clip: the clip norm grows until scores are quiet
 -math.sqrt(longest * quiet)
 +quiet
