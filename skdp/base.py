@@ -11,13 +11,18 @@ of input are scikit-learn's, with errors that quote no data.
 (18, 17.3)
 """
 
+from typing import TYPE_CHECKING
+
 from skdp.fitting.declared import encode_labels, n_classes
 from skdp.fitting.estimator import PrivateEstimator
 from skdp.fitting.input import check_features, check_features_and_labels, check_features_and_targets
+from skdp.fitting.lazy import fetcher
 from skdp.fitting.plan import Config, FitPlan, MissingFactError, PublicFacts
 from skdp.fitting.reading import ProtectedUnit, Records
 from skdp.fitting.scores import AccuracyMixin, R2Mixin
-from skdp.privacy.budget import Budget
+
+if TYPE_CHECKING:
+    from skdp.privacy.budget import Budget
 
 __all__ = [
     "AccuracyMixin",
@@ -36,3 +41,5 @@ __all__ = [
     "encode_labels",
     "n_classes",
 ]
+
+__getattr__ = fetcher("skdp", {"privacy.budget": ("Budget",)})  # it imports the accountants

@@ -13,7 +13,7 @@ from sklearn.utils import Tags, get_tags
 from sklearn.utils.validation import check_is_fitted
 
 from skdp.algorithms import temperature_scaling as scaling
-from skdp.calibration._around import AroundModel
+from skdp.calibration import _around
 from skdp.fitting import charge
 from skdp.fitting.charge import all_or_nothing, charged
 from skdp.fitting.declared import encode_labels
@@ -37,7 +37,7 @@ _IN_A_PIPELINE = (
 
 
 @dataclass(eq=False, repr=False)
-class DPTemperatureScaler(AccuracyMixin, AroundModel):
+class DPTemperatureScaler(AccuracyMixin, _around.AroundModel):
     """Makes the probabilities of a private classifier calibrated, privately.
 
     Clipping and noise leave classifiers overconfident or underconfident. One number corrects most

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import KW_ONLY, dataclass, replace
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
@@ -14,7 +14,7 @@ from skdp.algorithms import additive, noise_aware_glm
 from skdp.algorithms.additive import Config
 from skdp.algorithms.noise_aware.glm import GLMConfig
 from skdp.algorithms.private_edges import AtDeclared, AtEdges, PrivateEdgesConfig, bins_told
-from skdp.base import Budget, FitPlan, PrivateEstimator, PublicFacts, Records
+from skdp.base import FitPlan, PrivateEstimator, PublicFacts, Records
 from skdp.estimators._bounds import is_robust
 from skdp.estimators._curves import AdditiveEffects
 from skdp.estimators._posteriors import parts_of
@@ -23,6 +23,9 @@ from skdp.fitting.validate import in_range, integer
 from skdp.models.additive import Additive, Number, Telling
 from skdp.rows.columns import AUTO, DeclaredColumns, declared_pairs
 from skdp.rows.lazy_rows import changed
+
+if TYPE_CHECKING:
+    from skdp.privacy.budget import Budget
 
 FEW_BINS = 8  # between private edges, with fewer of which curves are coarser than between bounds
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -14,9 +14,12 @@ from skdp.algorithms.noise_aware.design import Design
 from skdp.algorithms.noise_aware.families import Counts, Logit, Softmax
 from skdp.algorithms.noise_aware.numbers import Line
 from skdp.algorithms.noise_aware.standardised import InUnits, StandardisedConfig
-from skdp.base import Budget, FitPlan, PublicFacts
+from skdp.base import FitPlan, PublicFacts
 from skdp.fitting.declared import unit_of_targets
 from skdp.fitting.validate import expected, flag, integer_or_auto, near_auto, number_or_auto, one_of
+
+if TYPE_CHECKING:
+    from skdp.privacy.budget import Budget
 
 PRIVATE = "private"
 NOISE_AWARE, DPVI = "noise_aware", "dpvi"

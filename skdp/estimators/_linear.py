@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from sklearn.utils import check_random_state
@@ -40,8 +40,10 @@ from skdp.fitting.validate import (
     one_of,
 )
 from skdp.models.likelihoods import BoundedScores, Likelihood, classification_likelihood
-from skdp.privacy.budget import Budget
 from skdp.rows.records import row_bound
+
+if TYPE_CHECKING:
+    from skdp.privacy.budget import Budget
 
 COVARIANCES = ("auto", "full", "diag")
 GRADIENTS = ("aligned", "vanilla")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import KW_ONLY, dataclass, replace
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 from skdp.algorithms.noise_aware import glm
 from skdp.algorithms.noise_aware.design import Design
 from skdp.algorithms.noise_aware.standardised import InUnits
-from skdp.base import Budget, FitPlan, ProtectedUnit, PublicFacts
+from skdp.base import FitPlan, ProtectedUnit, PublicFacts
 from skdp.estimators._bounds import (
     NOISE_AWARE,
     PRIVATE,
@@ -27,6 +27,9 @@ from skdp.estimators._parameters import WeightedRows
 from skdp.estimators._posteriors import GaussianDraws, fitted_parts, linear_names
 from skdp.fitting.validate import expected, flag
 from skdp.inspection import SummaryMixin
+
+if TYPE_CHECKING:
+    from skdp.privacy.budget import Budget
 
 
 class LinearFit(GaussianDraws, ProtectedUnit, WeightedRows):

@@ -6,14 +6,14 @@ import math
 import warnings
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass, replace
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from sklearn.base import clone
 
 from skdp.algorithms import langevin, ops
 from skdp.algorithms.tempered import TemperedPosterior
-from skdp.base import Budget, FitPlan, ProtectedUnit, PublicFacts, Records
+from skdp.base import FitPlan, ProtectedUnit, PublicFacts, Records
 from skdp.estimators import _doubts
 from skdp.estimators._parameters import FitParameters
 from skdp.estimators._posteriors import PaidSamples
@@ -32,6 +32,9 @@ from skdp.fitting.warnings import PrivacyWarning
 from skdp.models.likelihoods import LogConcave
 from skdp.rows.bounded_sum import MAX_ROWS
 from skdp.rows.persons import Persons, PersonUnit
+
+if TYPE_CHECKING:
+    from skdp.privacy.budget import Budget
 
 SAMPLERS = ("auto", "langevin", ops.SAMPLER)
 

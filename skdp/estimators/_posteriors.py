@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from sklearn.utils import check_random_state
@@ -15,9 +15,10 @@ from skdp.algorithms.noise_aware.standardised import bounded
 from skdp.fitting.input import check_features
 from skdp.fitting.validate import integer
 from skdp.inspection import SummaryMixin
-from skdp.privacy.ledger import BudgetExceededError
-from skdp.privacy.report import PrivacyReport
 from skdp.rows.records import clipped_rows
+
+if TYPE_CHECKING:
+    from skdp.privacy.report import PrivacyReport
 
 ENTRIES_AT_ONCE, LEAST_AT_ONCE = 2**17, 2**10  # of a prediction, and rows
 
@@ -250,6 +251,8 @@ class PaidSamples(SummaryMixin, ArvizMixin):
         wanted = paid if n_samples is None else integer(1, "or None", n_samples=n_samples)
         if wanted > paid:
             report = self.privacy_
+            from skdp.privacy.ledger import BudgetExceededError
+
             raise BudgetExceededError(
                 f"{wanted} posterior samples were asked for and {paid} paid for. {wanted} samples "
                 f"of this posterior would have cost {self._config.price(wanted, report.delta)} at "

@@ -16,19 +16,22 @@ from __future__ import annotations
 
 import math
 from dataclasses import KW_ONLY, dataclass, replace
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from skdp.algorithms.dp_sgd import DPSGDConfig, default_learning_rate
 from skdp.algorithms.parts.training import Trained
-from skdp.base import Budget, FitPlan, PublicFacts
+from skdp.base import FitPlan, PublicFacts
 from skdp.estimators._documented import documented
 from skdp.estimators._network import NetworkEstimator
 from skdp.estimators._network_tasks import NetworkClassifier, NetworkRegressor
 from skdp.estimators._parameters import takes_parts
 from skdp.fitting.validate import number_or_auto
+
+if TYPE_CHECKING:
+    from skdp.privacy.budget import Budget
 
 
 @dataclass(eq=False, repr=False)

@@ -17,13 +17,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from skdp.algorithms.dp_sgld import DPSGLDConfig, default_learning_rate, default_thinning
 from skdp.algorithms.parts.training import NetworkRun
-from skdp.base import Budget, FitPlan, PublicFacts
+from skdp.base import FitPlan, PublicFacts
 from skdp.estimators._documented import documented
 from skdp.estimators._network import NetworkEstimator
 from skdp.estimators._network_tasks import NetworkClassifier, NetworkRegressor
@@ -31,6 +31,9 @@ from skdp.estimators._parameters import takes_parts
 from skdp.fitting import declared
 from skdp.fitting.validate import in_range, integer_or_auto, number_or_auto
 from skdp.schedules import PolynomialDecay, step_sizes
+
+if TYPE_CHECKING:
+    from skdp.privacy.budget import Budget
 
 
 @dataclass(eq=False, repr=False)

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from sklearn.utils import check_random_state
@@ -29,7 +29,7 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d
 from skdp.algorithms.exact_line import ExactLineConfig
 from skdp.algorithms.gaussian_posterior import GaussianPosterior
 from skdp.algorithms.noise_aware.glm import GLMConfig
-from skdp.base import Budget, FitPlan, PublicFacts, R2Mixin, Records, check_features_and_targets
+from skdp.base import FitPlan, PublicFacts, R2Mixin, Records, check_features_and_targets
 from skdp.estimators._bounds import blocks_of_labels, is_robust, norm_of, unwrapped
 from skdp.estimators._documented import documented
 from skdp.estimators._doubts import of_posterior
@@ -37,6 +37,9 @@ from skdp.estimators._linear_fit import LinearFit, LinearParameters, told_scales
 from skdp.estimators._posteriors import logits_of
 from skdp.fitting.declared import unit_of_targets
 from skdp.fitting.validate import integer, near_auto
+
+if TYPE_CHECKING:
+    from skdp.privacy.budget import Budget
 
 _NO_SCALE = (
     "The scale of y is dominated by noise at this budget, so targets were taken as they are; "
