@@ -189,7 +189,9 @@ class DPConformalRegressor(R2Mixin, _DPConformal):
     estimator : regressor
         Of one target. It is cloned and fitted on a part of the rows;
         ``FrozenEstimator(regressor)`` keeps one that was fitted, on other rows.
-    alpha, epsilon, delta, calibration_share, neighboring_relation, unit, n_samples, random_state
+    alpha, epsilon, delta, calibration_share, neighboring_relation, unit : optional
+        As of `DPConformalClassifier`.
+    n_samples, random_state : optional
         As of `DPConformalClassifier`.
     residual : {"absolute", "scaled"}, default="absolute"
         Whether intervals have one width, or are multiples of the standard deviation that

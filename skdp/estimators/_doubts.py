@@ -295,6 +295,13 @@ def _widened(config: ModelConfig, released: ModelPosterior) -> str:
 
 
 def _underway(config: ModelConfig, released: ModelPosterior) -> str:
+    far, prior = config.learning_rate * config.n_walk, config.prior.covariance
+    if prior is not None and far < min(1.0, float(prior.diagonal().max()) ** 0.5):
+        return (
+            f"The run is too short: all of its steps together move a parameter by {far:.2g} at "
+            "most, and the prior lets it be farther away. Use the defaults of max_iter and "
+            "learning_rate, or more and longer steps."
+        )
     (steps, means, _), half = released.path, len(released.path.steps) // 2
     off = np.abs(released.mean.ravel() - means[half:].mean(axis=0))
     deviations = np.sqrt(np.diagonal(released.covariance))

@@ -230,7 +230,8 @@ def check_targets(X: ArrayLike, y: Given) -> np.ndarray:
 
 def finite(y: Given) -> np.ndarray:
     """Targets as float64; none may be missing or infinite."""
-    targets = np.asarray(y, dtype=np.float64)
+    with without_data("Expected y to hold numbers, got values of another type."):
+        targets = np.asarray(y, dtype=np.float64)
     if not np.isfinite(targets).all():  # None, which scikit-learn lets pass, is NaN now
         raise ValueError("Input y contains NaN or infinity; drop those rows.")
     return targets

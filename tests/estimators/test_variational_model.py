@@ -683,5 +683,7 @@ def test_a_run_that_has_not_arrived_says_so(epsilon):
     facts = {"epsilon": epsilon, "n_samples": 3000}
     assert make(line, 4, **facts).fit(X, y).diagnostics_ == ()
     for short in ({"max_iter": 10}, {"max_iter": 4}, {"learning_rate": 1e-3, "max_iter": 150}):
-        with pytest.warns(FitWarning, match="The run has not converged"):
+        with pytest.warns(FitWarning, match="The run is too short"):
             make(line, 4, **facts, **short).fit(X, y)
+    with pytest.warns(FitWarning, match="The run has not converged"):
+        make(line, 4, **facts, max_iter=30, learning_rate=0.04).fit(X, y)
