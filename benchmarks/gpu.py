@@ -2,7 +2,7 @@
 
     python benchmarks/gpu.py [--json FILE]
 
-takes at most six minutes on one GPU, and what it has no time for it names. Where there is none,
+takes at most six minutes on one GPU, and names the parts it had no time for. Without a GPU,
 
     python benchmarks/gpu.py --device cpu --quick
 

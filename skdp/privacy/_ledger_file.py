@@ -40,7 +40,7 @@ class LedgerFile:
             yield file
 
     def read(self, file: IO[bytes]) -> list[dict[str, Json]]:
-        """Return all entries; a ValueError says if a line is none, so that the total is unknown.
+        """Return all entries; a line that is not an entry is a ValueError: the total is unknown.
 
         A last line that breaks off is an entry whose writer died before the write was confirmed, so
         before it touched any data: it does not count, and the next write replaces it.

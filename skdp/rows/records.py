@@ -22,7 +22,7 @@ from skdp.relations import ZERO_OUT, check_relation
 from skdp.rows.bounded_sum import CHUNK_ROWS
 from skdp.rows.persons import sizes_between
 
-NEARLY = 1e-3  # relative: a row that is cut by less is none to be told of, whatever its precision
+NEARLY = 1e-3  # relative: rows cut by less are not counted, whatever their precision
 
 ON_BOUND = 1e-9  # relative: rounding makes a row of one-hot columns longer than its norm
 

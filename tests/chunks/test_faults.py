@@ -187,7 +187,7 @@ LATER = {
 @pytest.mark.parametrize("change", LATER.values(), ids=LATER)
 def test_a_source_that_changes_ends_the_fit_and_the_charge_stands(model, change):
     source = Source(later(change))
-    # One release is of the first pass: there is none of the others.
+    # Only the first pass makes a release.
     with charged(1, RuntimeError, "Rows are lost: a chunk could not", n_releases=1):
         model.fit(source.rows)
     assert not hasattr(model, "coef_")
