@@ -6,25 +6,12 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from skdp import estimators
 from skdp._version import __version__
 from skdp.export.trusted_types import trusted_types
 
 if TYPE_CHECKING:
-    from skdp.estimators import (
-        DPAdditiveClassifier,
-        DPAdditivePoissonRegressor,
-        DPAdditiveRegressor,
-        DPSGDClassifier,
-        DPSGDRegressor,
-        DPSGLDClassifier,
-        DPSGLDRegressor,
-        DPVariationalLinearRegression,
-        DPVariationalLogisticRegression,
-        DPVariationalModel,
-        DPVariationalPoissonRegression,
-        OPSPosteriorSampler,
-        OPSRegressor,
-    )
+    from skdp.estimators import *  # noqa: F403
     from skdp.fitting.warnings import FitWarning, PrivacyWarning
     from skdp.model_selection import (
         DisjointSplit,
@@ -50,27 +37,14 @@ __all__ = [
     "AdditiveFeatures",
     "BoundedScaler",
     "BudgetExceededError",
-    "DPAdditiveClassifier",
-    "DPAdditivePoissonRegressor",
-    "DPAdditiveRegressor",
     "DPBins",
     "DPDisjointSearch",
     "DPQuantileScaler",
     "DPRandomizedSearch",
-    "DPSGDClassifier",
-    "DPSGDRegressor",
-    "DPSGLDClassifier",
-    "DPSGLDRegressor",
     "DPStandardScaler",
-    "DPVariationalLinearRegression",
-    "DPVariationalLogisticRegression",
-    "DPVariationalModel",
-    "DPVariationalPoissonRegression",
     "DisjointSplit",
     "FitWarning",
     "NormClipper",
-    "OPSPosteriorSampler",
-    "OPSRegressor",
     "Persons",
     "PrivacyLedger",
     "PrivacyLedgerCallback",
@@ -81,6 +55,7 @@ __all__ = [
     "split_budget",
     "trusted_types",
 ]
+__all__ += estimators.__all__
 
 # Names are fetched when first asked for, from the cheapest of these homes that has them: `import
 # skdp` must not cost an import of torch.

@@ -31,7 +31,7 @@ __all__ = [
     "OPSRegressor",
 ]
 
-_HOMES = {
+HOMES = {
     "additive": ("DPAdditiveClassifier",),
     "additive_regression": ("DPAdditivePoissonRegressor", "DPAdditiveRegressor"),
     "sgd": ("DPSGDClassifier", "DPSGDRegressor"),
@@ -43,4 +43,4 @@ _HOMES = {
     "ops": ("OPSPosteriorSampler", "OPSRegressor"),
 }
 
-__getattr__ = fetcher(__name__, _HOMES)
+__getattr__ = fetcher(__name__, HOMES)

@@ -4,6 +4,8 @@ None of them runs code that a file brings along. A file is still to be read only
 model came from: its numbers are not checked.
 """
 
+from skdp import estimators, preprocessing
+
 _EVENTS = (
     "Composed", "Gaussian", "Laplace", "NoOp", "NonPrivate", "PoissonSampled", "RepeatAndSelect",
     "SelfComposed",
@@ -12,6 +14,12 @@ _EVENTS = (
 trusted_types = [
     "builtins.range",  # e.g. of classes=range(10)
     *(f"dp_accounting.dp_event.{kind}DpEvent" for kind in _EVENTS),
+    *(
+        f"{room.__name__}.{home}.{kind}"
+        for room in (estimators, preprocessing)
+        for home, kinds in room.HOMES.items()
+        for kind in kinds
+    ),
     "skdp.algorithms.dp_sgd.Kept",
     "skdp.algorithms.dp_sgd.PathPosterior",
     "skdp.algorithms.dp_sgld.KeptIterates",
@@ -29,19 +37,6 @@ trusted_types = [
     "skdp.conformal.DPConformalRegressor",
     "skdp.engine.adam.NoiseCorrectedAdam",
     "skdp.engine.updates.MomentumSGD",
-    "skdp.estimators.additive.DPAdditiveClassifier",
-    "skdp.estimators.additive_regression.DPAdditivePoissonRegressor",
-    "skdp.estimators.additive_regression.DPAdditiveRegressor",
-    "skdp.estimators.ops.OPSPosteriorSampler",
-    "skdp.estimators.ops.OPSRegressor",
-    "skdp.estimators.sgd.DPSGDClassifier",
-    "skdp.estimators.sgd.DPSGDRegressor",
-    "skdp.estimators.sgld.DPSGLDClassifier",
-    "skdp.estimators.sgld.DPSGLDRegressor",
-    "skdp.estimators.variational.DPVariationalLogisticRegression",
-    "skdp.estimators.variational_model.DPVariationalModel",
-    "skdp.estimators.variational_poisson.DPVariationalPoissonRegression",
-    "skdp.estimators.variational_regression.DPVariationalLinearRegression",
     "skdp.model_selection._scores.MeanRowScore",
     "skdp.model_selection._scores.accuracy",
     "skdp.model_selection.disjoint_search.DPDisjointSearch",
@@ -55,15 +50,6 @@ trusted_types = [
     "skdp.models.likelihoods.HuberRegression",
     "skdp.models.likelihoods.Poisson",
     "skdp.models.user_models.UserModel",
-    "skdp.preprocessing.additive_features.AdditiveFeatures",
-    "skdp.preprocessing.bins.DPBins",
-    "skdp.preprocessing.bounded_scaler.BoundedScaler",
-    "skdp.preprocessing.images.GaborTransformer",
-    "skdp.preprocessing.images.ScatteringTransformer",
-    "skdp.preprocessing.norm_clipper.NormClipper",
-    "skdp.preprocessing.pca.DPPCA",
-    "skdp.preprocessing.quantile_scaler.DPQuantileScaler",
-    "skdp.preprocessing.standard_scaler.DPStandardScaler",
     "skdp.privacy.discrete.DiscreteGaussianDpEvent",
     "skdp.privacy.events.PosteriorSamplesDpEvent",
     "skdp.privacy.events.PureDpEvent",

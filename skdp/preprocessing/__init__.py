@@ -26,7 +26,7 @@ __all__ = [
     "ScatteringTransformer",
 ]
 
-_HOMES = {
+HOMES = {
     "additive_features": ("AdditiveFeatures",),
     "bounded_scaler": ("BoundedScaler",),
     "bins": ("DPBins",),
@@ -37,4 +37,4 @@ _HOMES = {
     "norm_clipper": ("NormClipper",),
 }
 
-__getattr__ = fetcher(__name__, _HOMES)
+__getattr__ = fetcher(__name__, HOMES)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from inspect import signature
 from typing import Any
 
 import torch
@@ -28,9 +29,9 @@ def _double(n_features: int, n_outputs: int) -> torch.nn.Module:
 
 _NOISE = {"epsilon": None, "noise_multiplier": 9.0}
 _STEPS = {**_NOISE, "max_iter": 2}
-_NETWORK = {**_STEPS, "hidden_layer_sizes": (), "sampling_rate": 1.0}
+_NETWORK = {"hidden_layer_sizes": (), "sampling_rate": 1.0}
 _CHAIN = {
-    **{name: value for name, value in _NETWORK.items() if name != "noise_multiplier"},
+    **_NETWORK, "epsilon": None, "max_iter": 2,
     "temperature": 1.0, "learning_rate": 1e-3, "burn_in": 0, "thinning": 1,
 }  # fmt: skip
 _POISSON = {"sampling_rate": 0.5}
@@ -79,16 +80,16 @@ _CURVES: dict[str, _Ways] = {
     "counts": _LINEAR | {"private edges": _EDGES | _SECURE},
 }
 
-# Of each class, what makes it cheap, and its ways.
+# Of each class, what else makes it cheap, and its ways; of others, the defaults.
 _OWN: dict[type[BaseEstimator], tuple[dict, _Ways]] = {
-    estimators.DPVariationalLogisticRegression: (_STEPS, _LOGISTIC),
-    estimators.DPVariationalLinearRegression: (_STEPS, _LINE),
-    estimators.DPAdditiveClassifier: (_NOISE | {"n_bins": 8}, _CURVES["classes"]),
-    estimators.DPAdditiveRegressor: (_NOISE | {"n_bins": 8}, _CURVES["numbers"]),
-    estimators.DPAdditivePoissonRegressor: (_NOISE | {"n_bins": 8}, _CURVES["counts"]),
-    estimators.DPVariationalPoissonRegression: (_STEPS, _COUNTS),
+    estimators.DPVariationalLogisticRegression: ({}, _LOGISTIC),
+    estimators.DPVariationalLinearRegression: ({}, _LINE),
+    estimators.DPAdditiveClassifier: ({"n_bins": 8}, _CURVES["classes"]),
+    estimators.DPAdditiveRegressor: ({"n_bins": 8}, _CURVES["numbers"]),
+    estimators.DPAdditivePoissonRegressor: ({"n_bins": 8}, _CURVES["counts"]),
+    estimators.DPVariationalPoissonRegression: ({}, _COUNTS),
     estimators.DPVariationalModel: (
-        _STEPS,
+        {},
         {"": _MODEL, "full": _MODEL | {"covariance": "full"}, "Poisson": _MODEL | _POISSON},
     ),
     estimators.DPSGDClassifier: (_NETWORK, _NETWORKS),
@@ -107,8 +108,8 @@ _OWN: dict[type[BaseEstimator], tuple[dict, _Ways]] = {
         {"theta_norm": 2.0, "max_iter": 5},
         {"": {}, "exact": _TARGETS | {"delta": 0, "max_iter": "auto"}},
     ),
-    steps.DPPCA: (_NOISE, {"": {"n_components": 1}}),
-    steps.DPStandardScaler: (_NOISE, {"": {"lower": -100.0, "upper": 100.0}}),
+    steps.DPPCA: ({}, {"": {"n_components": 1}}),
+    steps.DPStandardScaler: ({}, {"": {"lower": -100.0, "upper": 100.0}}),
     steps.DPQuantileScaler: ({}, {"": {}, "pure": {"delta": 0.0}}),
     steps.DPBins: (
         {},
@@ -125,6 +126,13 @@ _OWN: dict[type[BaseEstimator], tuple[dict, _Ways]] = {
 }
 
 
+def _steps_of(kind: type[BaseEstimator]) -> dict[str, Any]:
+    """Few steps and much noise, where a class has them."""
+    known = signature(kind).parameters
+    noisy = "noise_multiplier" in known
+    return {name: value for name, value in _STEPS.items() if noisy and name in known}
+
+
 def _rows(cheap: bool) -> dict[type[BaseEstimator], tuple[dict, _Ways]]:
     """Return, for each class, what makes it cheap, and its ways."""
     quick = _STEPS if cheap else {}
@@ -134,7 +142,9 @@ def _rows(cheap: bool) -> dict[type[BaseEstimator], tuple[dict, _Ways]]:
     )
     searched = _inside(max_iter=3, learning_rate=0.3)
     search = searched | {"param_distributions": {"prior_scale": [1.0, 3.0]}, "epsilon": 30.0}
-    return _OWN | {
+    kinds = [getattr(room, name) for room in (estimators, steps) for name in room.__all__]
+    found = {kind: _OWN.get(kind, ({}, {"": {}})) for kind in kinds}
+    return {kind: (_steps_of(kind) | more, ways) for kind, (more, ways) in found.items()} | {
         DPTemperatureScaler: (_STEPS, {"": inside, "log-loss": inside | {"target": "log_loss"}}),
         DPConformalClassifier: (
             _CONFORMAL,
