@@ -3,10 +3,9 @@
 >>> from skdp.data import ChunkedRows, ParquetRows, RowWise
 """
 
-from skdp.data._csv import CSVRows
 from skdp.data._parquet import ParquetRows
 from skdp.data._row_wise import RowWise
 from skdp.rows.chunk_tasks import Chunk
 from skdp.rows.chunks import ChunkedRows
 
-__all__ = ["CSVRows", "Chunk", "ChunkedRows", "ParquetRows", "RowWise"]
+__all__ = ["Chunk", "ChunkedRows", "ParquetRows", "RowWise"]
