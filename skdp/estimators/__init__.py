@@ -10,7 +10,6 @@ if TYPE_CHECKING:
     from skdp.estimators.ops import OPSPosteriorSampler, OPSRegressor
     from skdp.estimators.sgd import DPSGDClassifier, DPSGDRegressor
     from skdp.estimators.sgld import DPSGLDClassifier, DPSGLDRegressor
-    from skdp.estimators.svm import DPSVMClassifier
     from skdp.estimators.variational import DPVariationalLogisticRegression
     from skdp.estimators.variational_model import DPVariationalModel
     from skdp.estimators.variational_poisson import DPVariationalPoissonRegression
@@ -24,7 +23,6 @@ __all__ = [
     "DPSGDRegressor",
     "DPSGLDClassifier",
     "DPSGLDRegressor",
-    "DPSVMClassifier",
     "DPVariationalLinearRegression",
     "DPVariationalLogisticRegression",
     "DPVariationalModel",
@@ -38,7 +36,6 @@ HOMES = {
     "additive_regression": ("DPAdditivePoissonRegressor", "DPAdditiveRegressor"),
     "sgd": ("DPSGDClassifier", "DPSGDRegressor"),
     "sgld": ("DPSGLDClassifier", "DPSGLDRegressor"),
-    "svm": ("DPSVMClassifier",),
     "variational_regression": ("DPVariationalLinearRegression",),
     "variational": ("DPVariationalLogisticRegression",),
     "variational_model": ("DPVariationalModel",),
