@@ -1,7 +1,7 @@
 """`PrivacyLedger`: what has been spent, written down *before* the data is touched.
 
 Every fit inside the block first writes its event. A fit that would break the ceiling is refused
-before it has read a row, and one that fails half way stays charged: its noisy steps happened. Fits
+before a row enters a sum, and one that fails half way stays charged: its noisy steps happened. Fits
 in all threads of the process are seen, and fits in all processes below it whose parents are alive,
 of the same user on the same machine: ``n_jobs`` with loky, `multiprocessing`, a local Dask cluster.
 Orphaned processes, those of other users or with a private ``/tmp``, and other machines are not;
