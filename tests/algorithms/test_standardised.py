@@ -477,7 +477,7 @@ def test_logits_of_draws_count_as_probabilities_tell():
 ALIKE = Design.alike(16, False, 9.0)
 
 
-def test_the_clip_norm_is_between_that_of_usual_rows_and_that_of_quiet_scores():
+def test_the_clip_norm_grows_until_the_noise_is_as_large_as_what_is_left_out():
     def found(n_rows, mu, **facts):
         defaults = {"family": LOGIT, "n_features": 16, "fit_intercept": False}
         defaults["design"] = Design.of_standardised(16, False)
@@ -486,9 +486,14 @@ def test_the_clip_norm_is_between_that_of_usual_rows_and_that_of_quiet_scores():
 
     assert found(100, 0.1) == pytest.approx(2.0)
     assert found(100, 0.1, family=Line()) == pytest.approx(4.0)
-    left = 1.0 - 0.2 - 0.08 - 0.02
-    quiet = 0.3 * 2.0 * math.sqrt(left * 10**6 / 4)
-    assert found(10**6, 2.0) == pytest.approx(math.sqrt(6.0 * quiet))
+    # Noise of scores and what is left out, both in standard errors.
+    left, n = 1.0 - 0.2 - 0.08 - 0.02, 90_000
+    for family, power, mu in ((LOGIT, 1.0, 0.1), (Line(), 1.5, 0.03)):
+        f = found(n, mu, family=family) / 4.0
+        noise = 4.0 / (mu * math.sqrt(left * n / 4)) * f**power
+        assert 1.0 < f < 2.0
+        assert noise == pytest.approx(family.bias * math.sqrt(n) / f)
+    assert found(10**6, 2.0) == pytest.approx(8.0)  # beyond, little is left out
     assert found(10**6, 2.0, design=ALIKE) == pytest.approx(4.0)  # no score is longer
     assert found(10**6, 2.0, design=ALIKE, family=SEVERAL) == pytest.approx(math.sqrt(32.0))
     tenth = Design(0.9, 1.0, 0.4, 0.4)

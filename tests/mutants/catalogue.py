@@ -1208,14 +1208,14 @@ SECTIONS = {
 +X
 --- algorithms/noise_aware/glm.py; tests/algorithms/test_standardised.py
 @@ GLMConfig.default_clip: features of codes are taken to spread by 1
--QUIET * mu * spread
-+QUIET * mu
-@@ GLMConfig.default_clip: the clip norm grows until scores are quiet
--math.sqrt(longest * quiet)
-+quiet
+-mu * spread * math.sqrt
++mu * math.sqrt
+@@ GLMConfig.default_clip: noise of numbers is taken to grow as that of classes
+-2.0 + family.extra / 2.0
++2.0
 @@ GLMConfig.default_clip: scores have noise of a norm that none of them has
--math.inf if self.design.standardised else longest * self.family.most
-+math.inf
+-WIDEST * usual if design.standardised else design.longest * family.most
++WIDEST * usual
 --- algorithms/noise_aware/posterior.py; tests/algorithms/test_standardised.py
 @@ Posterior._hidden: columns whose spread the noise hides are taken to be as the others
 -np.flatnonzero(hidden)

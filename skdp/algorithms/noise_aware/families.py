@@ -56,6 +56,9 @@ class Cut(NamedTuple):
         return (self.row_norm / np.maximum(norms, 1e-150)) ** 2
 
 
+# By how many standard errors over √n estimates move where rows beyond the usual norm count less:
+# medians over tables, about (benchmarks/clip_bias.py).
+CLASS_BIAS, BIAS = 0.0025, 0.01
 UNCUT = Cut(math.inf, math.inf)
 
 
@@ -154,6 +157,7 @@ class Logit:
     saturates: ClassVar[bool] = True  # whether they only fall, where the outcome is sure
     bounded: ClassVar[bool] = False  # whether targets are cut to bounds
     most: ClassVar[float] = 1.0  # norm of a score over that of its row
+    bias: ClassVar[float] = CLASS_BIAS
     usual = usual_of_one
 
     def scores(self, cut: Cut) -> RowSum:
@@ -247,6 +251,7 @@ class Softmax:
     saturates: ClassVar[bool] = True
     bounded: ClassVar[bool] = False
     most: ClassVar[float] = math.sqrt(2.0)
+    bias: ClassVar[float] = CLASS_BIAS
 
     def scores(self, cut: Cut) -> RowSum:
         """The sum of a step."""
@@ -302,6 +307,7 @@ class Counts:
     saturates: ClassVar[bool] = False
     bounded: ClassVar[bool] = True
     most: ClassVar[float] = 1.0
+    bias: ClassVar[float] = BIAS
     usual = usual_of_one
 
     @property

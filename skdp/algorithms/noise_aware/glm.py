@@ -55,7 +55,7 @@ SHARES = {
     "count": COUNT_SHARE,
 }  # fmt: skip
 STEPS = 15
-QUIET = 0.3  # noise of a score over its sampling, below which C grows: more of the rows counts
+WIDEST = 2.0  # C over the usual norm: beyond, what estimates of most tables move is small
 CHAINS, FEW_CHAINS = 16, 2  # draws, fewer of more than `MANY` columns
 
 
@@ -152,17 +152,26 @@ class GLMConfig(GaussianRun):
         """Bounds on what a row adds."""
         return Cut(self.clip_norm, max(self.design.longest, self.clip_norm))
 
-    def default_clip(self, mu: float) -> float:
-        """C for a GDP budget: where little is told that at which rows of the usual norm count 1.
+    @property
+    def wider(self) -> float:
+        """f: C over the usual norm."""
+        return self.clip_norm / self.usual_norm
 
-        Of rows that are clipped no more than a score can be.
+    def default_clip(self, mu: float) -> float:
+        """C for a GDP budget: where noise and what is left out are about as large.
+
+        Both in standard errors, at f times the usual norm: noise of scores is ∝ f, of numbers,
+        whose c grows with C, ∝ f^1.5; where rows far out count less estimates of tables move by
+        family.bias √n/f. Not below that at which usual rows count 1, and of rows that are clipped
+        no more than a score can be.
         """
-        usual, longest = self.usual_norm, self.design.longest
-        least = float(self.family.largest(np.zeros((1, self.n_outputs)))[0]) * usual
+        usual, family, design = self.usual_norm, self.family, self.design
+        least = float(family.largest(np.zeros((1, self.n_outputs)))[0]) * usual
         spread = usual / math.sqrt(self.n_columns)  # of a column: 1, but of features of codes
-        quiet = QUIET * mu * spread * math.sqrt(self._left * self.n_rows / 4.0)
-        most = math.inf if self.design.standardised else longest * self.family.most
-        return max(least, min(quiet, math.sqrt(longest * quiet), most))
+        noise = usual / (mu * spread * math.sqrt(self._left * self.n_rows / 4.0))
+        f = (family.bias * math.sqrt(self.n_rows) / noise) ** (1.0 / (2.0 + family.extra / 2.0))
+        most = WIDEST * usual if design.standardised else design.longest * family.most
+        return max(least, min(f * usual, most))
 
     @property
     def usual_norm(self) -> float:

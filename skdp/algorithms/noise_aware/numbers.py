@@ -13,7 +13,7 @@ from typing import ClassVar
 import numpy as np
 from scipy.special import ndtr
 
-from skdp.algorithms.noise_aware.families import UNCUT, Cut, Product, alone, usual_of_one
+from skdp.algorithms.noise_aware.families import BIAS, UNCUT, Cut, Product, alone, usual_of_one
 from skdp.engine.linear_sums import GramSum, packed, packed_squares
 from skdp.rows.bounded_sum import CHUNK_ROWS
 from skdp.rows.person_sums import RowSum, by_person
@@ -130,6 +130,7 @@ class Line:
     bends: ClassVar[bool] = False
     saturates: ClassVar[bool] = True
     most: ClassVar[float] = 1.0
+    bias: ClassVar[float] = BIAS
     usual = usual_of_one
 
     def scores(self, cut: Cut) -> RowSum:

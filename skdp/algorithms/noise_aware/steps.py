@@ -170,7 +170,8 @@ class Update:
             unit, scales = cut / inside(scale / cut), (*scales, scale)
             slow, fast = FASTEST
             if not self.config.residual_clip:
-                cut = min(cut * min(max(USUAL_CUT * scale / cut, slow), fast), WIDEST)
+                usual = USUAL_CUT * math.sqrt(max(1.0, self.config.wider))
+                cut = min(cut * min(max(usual * scale / cut, slow), fast), WIDEST)
         return state._replace(
             queries=(*state.queries, state.theta),
             usuals=(*state.usuals, self.usual(state)),
