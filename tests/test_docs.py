@@ -291,6 +291,17 @@ def test_the_method_lists_every_constant():
     assert {(file, name): re.findall(r"-?[\d.]+(?:e.\d+)?", v) for file, name, v in rows} == found
 
 
+def test_what_the_map_of_the_house_names_is_there():
+    text = (DOCS / "design.md").read_text()
+    code = "\n".join(path.read_text() for path in (ROOT / "skdp").rglob("*.py"))
+    files = [str(path.relative_to(ROOT)) for path in ROOT.glob("*/**/*.py")]
+    for name in re.findall(r"`([\w/]+\.py)`", text):
+        assert any(f"/{file}".endswith(f"/{name}") for file in files), name
+    for owner, member in re.findall(r"`([A-Z][a-z]\w+)\.(\w+)`", text):
+        assert re.search(rf"^class {owner}\b", code, re.M), owner
+        assert re.search(rf"^    def {member}\b", code, re.M), member
+
+
 def test_pages_name_no_machine():
     for page in PAGES:
         assert not re.search(r"/(work|tmp|home|root)/|\.\./shared", page.read_text("utf-8")), page

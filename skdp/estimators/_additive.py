@@ -98,7 +98,7 @@ class AdditiveModel(AdditiveEffects, DeclaredColumns, PrivateEstimator):
     asked for. A value that is missing has no effect where rows are few, and else an effect of its
     own; a pair has none then. Intervals hold waves and products that were not asked for with their
     prior; the mean does not. Where the curve is much steeper than elsewhere, intervals allow for a
-    jump (`skdp.models.additive.not_told`).
+    jump (`skdp.models.curves.not_told`).
 
     *Private edges* are quantiles, found by halving as in `DPBins`: bounds may be absurdly wide, and
     2ᵏ bins are k releases per column. There are as many bins as the number of rows and the budget

@@ -19,8 +19,8 @@ from skdp.models.additive import (
     Number,
     Pair,
     beside_trend,
-    not_told,
 )
+from skdp.models.curves import not_told
 from skdp.rows.columns import places_of
 from skdp.rows.records import row_bound
 
@@ -201,7 +201,9 @@ class AdditiveEffects:
         mean, of_bins = table @ theta, table @ covariance @ table.T
         if isinstance(found, Number):
             told = [kind == WAVES for kind in found.kinds]
-            of_bins = of_bins + not_told(found, mean, covariance[np.ix_(told, told)], scale)
+            of_bins = of_bins + not_told(
+                found.waves, found.n_waves, mean, covariance[np.ix_(told, told)], scale
+            )
         root = _root(of_bins)
         if part == "deviation":
             beside = beside_trend(found)

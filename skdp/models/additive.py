@@ -33,7 +33,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from skdp.models.curves import MOST_WAVES, WEIGHT, steepness, trend, waves
+from skdp.models.curves import MOST_WAVES, WEIGHT, trend, waves
 from skdp.models.telling import LABELS, Telling, is_told, last_told
 from skdp.rows.coded import CodedRows
 
@@ -43,7 +43,6 @@ FEW = 0.05  # share of rows in which a value is missing, where it is
 MANY = 8  # waves of a column from which on their scale is inferred by itself
 PAIR_WEIGHT = 0.5  # of the largest squared product of two trends
 WAVES_OF_PAIRS = 8  # of a number, of which a pair may have products
-EVEN = 2.0  # square of the steepness beyond which it is not taken for chance
 
 TREND, WAVES, LEVELS, MISSING, PAIRS = "trend", "waves", "levels", "missing", "pairs"
 
@@ -245,29 +244,6 @@ def beside_trend(column: Number | Category) -> np.ndarray:
         return np.zeros((B, B))
     lines = np.column_stack([np.ones(B), trend(B)])
     return np.eye(B) - lines @ np.linalg.pinv(lines)
-
-
-def not_told(column: Number, curve: np.ndarray, known: np.ndarray, scale: float) -> np.ndarray:
-    """Covariance (B, B) that waves add to a curve: those that were not asked for, and at jumps all.
-
-    Waves that were not asked for have their prior, N(0, τ²). A jump has more of all waves than that
-    at one place, and where the curve is `steepness` times as steep as elsewhere, f's prior
-    covariance K = τ² W Wᵀ is taken to be steepness² times as large. If S = ``known`` is the
-    posterior covariance of the waves that were asked for, the posterior mean of a curve f is
-    (I - A) f but for noise, with
-
-        A = W (S/τ²) W⁺ + (I - W W⁺),
-
-    W here those waves alone. It leaves out A f, and this adds A d K d Aᵀ for what is beyond the
-    prior, with d² = max(steepness² - EVEN, 0).
-    """
-    told, others = column.waves[:, : column.n_waves], column.waves[:, column.n_waves :]
-    inverse = np.linalg.pinv(told)
-    left_out = np.eye(len(curve)) + told @ (known / scale**2 - np.eye(len(known))) @ inverse
-    more = np.sqrt(np.maximum(steepness(curve, column.n_waves) ** 2 - EVEN, 0.0))
-    jumps = scale * left_out @ (more[:, None] * column.waves)
-    others = scale * others
-    return others @ others.T + jumps @ jumps.T
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ import numpy as np
 # Chosen as those of `additive`.
 WEIGHT = 1.5  # of the squared norm of the waves, over three times that of the largest trend
 MOST_WAVES = 40  # of a column
+EVEN = 2.0  # square of the steepness beyond which it is not taken for chance
 
 
 def trend(n_bins: int) -> np.ndarray:
@@ -41,3 +42,28 @@ def steepness(curve: np.ndarray, n_waves: int) -> np.ndarray:
     near = np.convolve(padded, np.full(2 * half + 1, 1.0 / (2 * half + 1)), "valid")
     least = 1e-18 * float(np.mean(slopes**2)) + 1e-300  # a straight line, but for rounding
     return np.sqrt(np.maximum(near / max(float(squares.mean()), least), 1.0))
+
+
+def not_told(
+    of: np.ndarray, n_told: int, curve: np.ndarray, known: np.ndarray, scale: float
+) -> np.ndarray:
+    """Covariance (B, B) of a curve by waves, ``of``: those not asked for, and at jumps all.
+
+    Waves that were not asked for have their prior, N(0, τ²). A jump has more of all waves than that
+    at one place, and where the curve is `steepness` times as steep as elsewhere, f's prior
+    covariance K = τ² W Wᵀ is taken to be steepness² times as large. If S = ``known`` is the
+    posterior covariance of the waves that were asked for, the posterior mean of a curve f is
+    (I - A) f but for noise, with
+
+        A = W (S/τ²) W⁺ + (I - W W⁺),
+
+    W here those waves alone. It leaves out A f, and this adds A d K d Aᵀ for what is beyond the
+    prior, with d² = max(steepness² - EVEN, 0).
+    """
+    told, others = of[:, :n_told], of[:, n_told:]
+    inverse = np.linalg.pinv(told)
+    left_out = np.eye(len(curve)) + told @ (known / scale**2 - np.eye(len(known))) @ inverse
+    more = np.sqrt(np.maximum(steepness(curve, n_told) ** 2 - EVEN, 0.0))
+    jumps = scale * left_out @ (more[:, None] * of)
+    others = scale * others
+    return others @ others.T + jumps @ jumps.T

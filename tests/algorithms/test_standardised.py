@@ -500,6 +500,20 @@ def test_the_clip_norm_grows_until_the_noise_is_as_large_as_what_is_left_out():
     assert 10 * found(10**4, 0.2, design=tenth) == pytest.approx(found(10**4, 0.2, design=ALIKE))
 
 
+@pytest.mark.parametrize(("wider", "aim"), [(0.5, 2.5), (2.0, 2.5 * math.sqrt(2.0))])
+def test_residuals_are_cut_farther_out_where_rows_are(wider, aim):
+    config = glm.GLMConfig(
+        family=Line(), n_rows=10**6, n_features=4, fit_intercept=False, clip_norm=2.0 * wider,
+        n_steps=3, design=Design.of_standardised(4, False),
+    )  # fmt: skip
+    update = steps.Update.__new__(steps.Update)
+    update.config, update.n, update.noise = config, 1e6, lambda kind: 1e-3
+    state = steps.State(np.zeros((1, 4)), likely=np.eye(4), cut=1.0)
+    square = numbers.mean_square(np.array(0.3)) - numbers.USUAL_SQUARE
+    released = np.append(np.zeros(4), config.clip_norm / 2.0 * 1e6 * square)
+    assert update._scored(state, released)[1] == pytest.approx(0.3 * aim, rel=1e-2)
+
+
 def test_a_likely_slope_is_the_mean_of_positive_draws():
     config = glm.GLMConfig(
         family=LOGIT, n_rows=1000, n_features=30, fit_intercept=False, clip_norm=2.0, n_steps=3,

@@ -7,16 +7,14 @@ import numpy as np
 import pytest
 
 from skdp.models.additive import (
-    EVEN,
     PAIR_WEIGHT,
     Additive,
     Category,
     Number,
     Pair,
     beside_trend,
-    not_told,
 )
-from skdp.models.curves import WEIGHT, steepness, trend, waves
+from skdp.models.curves import EVEN, WEIGHT, not_told, steepness, trend, waves
 
 EDGES = tuple(np.linspace(0.0, 10.0, 21))
 COLUMNS = (
@@ -25,6 +23,10 @@ COLUMNS = (
     Category("ward", ("a", "b", 3)),
 )
 EXTREME = np.array([-math.inf, -1e300, -0.0, 0.0, 0.5, 1.0, 9.99, 10.0, 1e300, math.inf, math.nan])
+
+
+def added_to(column, *args):
+    return not_told(column.waves, column.n_waves, *args)
 
 
 def random_values(rng, n):
@@ -93,11 +95,11 @@ def test_what_waves_leave_out_is_wide_at_a_jump_and_nowhere_else():
     told, others = column.waves[:, :8], column.waves[:, 8:]
     known = 0.01 * np.eye(8)
     line = np.linspace(-1.0, 1.0, 32)
-    np.testing.assert_allclose(not_told(column, line, known, 2.0), 4.0 * others @ others.T)
+    np.testing.assert_allclose(added_to(column, line, known, 2.0), 4.0 * others @ others.T)
     step = told @ np.linalg.pinv(told) @ np.where(line > 0.2, 1.0, -1.0)
-    more = np.diag(not_told(column, step, known, 2.0) - 4.0 * others @ others.T)
+    more = np.diag(added_to(column, step, known, 2.0) - 4.0 * others @ others.T)
     assert more[18:21].min() > 3 * more[2:14].max()
-    known_well = np.diag(not_told(column, step, 1e-9 * np.eye(8), 2.0) - 4.0 * others @ others.T)
+    known_well = np.diag(added_to(column, step, 1e-9 * np.eye(8), 2.0) - 4.0 * others @ others.T)
     assert known_well.sum() < more.sum()
 
 
@@ -116,7 +118,7 @@ def test_what_a_posterior_mean_leaves_out_of_a_jump_is_within_the_covariance_add
     means = told @ (known / noise**2) @ np.linalg.lstsq(told, curves)[0]
     left_out = np.cov(curves - means)
     others = scale * column.waves[:, 8:]
-    added = not_told(column, seen, known, scale) - others @ others.T
+    added = added_to(column, seen, known, scale) - others @ others.T
     np.testing.assert_allclose(left_out, added, atol=0.02 * np.abs(added).max())
 
 

@@ -1221,6 +1221,9 @@ SECTIONS = {
 -np.flatnonzero(hidden)
 +np.flatnonzero(hidden)[:0]
 --- algorithms/noise_aware/steps.py; tests/algorithms/test_standardised.py
+@@ Update._scored: residuals are cut where they are whatever the clip norm is
+-math.sqrt(max(1.0, self.config.wider))
++1.0
 @@ Update._count: a private number of rows is taken to be what was declared
 -float(rows_told(*self.n_found))
 +self.n
