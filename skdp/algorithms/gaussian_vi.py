@@ -45,6 +45,7 @@ MOST_PASSES = 200
 LONGEST_STEP = 3.0  # per parameter, in the logit of a row at the norm bound
 SETTLED, OVERRELAXED = 0.01, 1.7  # last change of ln τ, and steps of the EM algorithm
 _NODES, _N_PAIRS = 40, 128  # of integrals over one logit, and over several
+FEWEST, PER_VARIANCE = 5, 32  # nodes for one logit, of which more are needed the more it varies
 CLOSE = 1e-4  # last step, in posterior standard deviations
 LEAST_RATE = 0.25  # of the way to the precision that the last pass found
 LEAST_VARIANCE = 1e-12  # of logits, for a division
@@ -183,11 +184,11 @@ def expected_score(
     likelihood: BoundedScores, q: GaussianPosterior, batch: LinearBatch
 ) -> np.ndarray:
     """Sum E_q of the score (P,) and of minus its slope (P, P) over rows, and two counts of cuts."""
-    z, weights = nodes(likelihood.n_outputs)
     K, D = q.mean.shape
     total = np.zeros(K * D + (K * D) ** 2)
     for chunk in batch.chunks(max(1, CHUNK_ROWS // K)):
         mu, V = q.logits(chunk.rows)
+        z, weights = nodes(K, enough(float(V.max())) if K == 1 else _NODES)
         L = np.linalg.cholesky(V + LEAST_VARIANCE * np.eye(K))
         logits = mu + np.einsum("sl,nkl->snk", z, L)
         r = likelihood.residual(logits, chunk.targets)
@@ -205,11 +206,16 @@ def expected_score(
     return np.concatenate([total, batch.weighted(batch.outside).sum(axis=0)])
 
 
-@lru_cache(maxsize=8)
-def nodes(n_outputs: int) -> tuple[np.ndarray, np.ndarray]:
+def enough(variance: float) -> int:
+    """Nodes for one logit: sums are off by exp(-√(2n) π/s), π where the logistic has its pole."""
+    return min(_NODES, FEWEST + math.ceil(PER_VARIANCE * min(variance, _NODES)))
+
+
+@lru_cache(maxsize=2 * _NODES)
+def nodes(n_outputs: int, n_nodes: int = _NODES) -> tuple[np.ndarray, np.ndarray]:
     """Nodes and weights of integrals over N(0, I): Gauss–Hermite, or whitened Sobol points."""
     if n_outputs == 1:
-        nodes, weights = np.polynomial.hermite_e.hermegauss(_NODES)
+        nodes, weights = np.polynomial.hermite_e.hermegauss(n_nodes)
         return nodes[:, None], weights / weights.sum()
     z = normal_points(n_outputs, _N_PAIRS)
     return z, np.full(len(z), 1.0 / len(z))

@@ -7,6 +7,7 @@ import pytest
 from scipy.special import expit
 
 from skdp import DPVariationalLogisticRegression, DPVariationalPoissonRegression
+from skdp.algorithms import gaussian_vi
 from skdp.algorithms.gaussian_vi import GaussianVIConfig
 from skdp.fitting.streams import Streams
 from skdp.models.likelihoods import Bernoulli, Categorical, Poisson
@@ -94,3 +95,11 @@ def test_steps_and_newton_find_the_same_posterior():
     sd = np.sqrt(np.diag(newton.covariance_))
     assert np.abs(newton.coef_ - steps.coef_).max() < 0.1 * sd.min()
     np.testing.assert_allclose(np.sqrt(np.diag(steps.covariance_)), sd, rtol=0.1)
+
+
+@pytest.mark.parametrize("sd", [0.01, 0.2, 0.5, 1.0])
+def test_few_nodes_are_enough_for_logits_that_vary_little(sd):
+    few, many = (gaussian_vi.nodes(1, n) for n in (gaussian_vi.enough(sd**2), 150))
+    for mean in np.linspace(-6.0, 6.0, 25):
+        one, other = (weights @ expit(mean + sd * z[:, 0]) for z, weights in (few, many))
+        assert one == pytest.approx(other, abs=1e-11)
