@@ -1208,8 +1208,8 @@ SECTIONS = {
 +X
 --- algorithms/noise_aware/glm.py; tests/algorithms/test_standardised.py
 @@ GLMConfig.default_clip: features of codes are taken to spread by 1
--mu * spread * math.sqrt
-+mu * math.sqrt
+-mu * spread
++mu
 @@ GLMConfig.default_clip: noise of numbers is taken to grow as that of classes
 -2.0 + family.extra / 2.0
 +2.0
