@@ -38,14 +38,14 @@ def _box_muller(uniform: Tensor, more: Callable[[int], Tensor]) -> Tensor:
     """Turn 2m uniform numbers of 53 bits on [0, 1) into 2m normal ones, in place.
 
     As `skdp.fitting.streams` does it for the CPU: in the tail, where 53 bits leave gaps between the
-    radii, 53 bits ``more`` are drawn.
+    radii, 53 bits ``more`` are drawn: of all, since to count those would be to wait for the device.
     """
     m = len(uniform) // 2
     radius, angle = uniform[:m], uniform[m:]
-    rare = (radius > 1.0 - 2.0**-RARE_BITS).nonzero()[:, 0]
-    fine = (1.0 - radius[rare]) - more(len(rare)) * 2.0**-53  # uniform on (0, 2^-RARE_BITS]
+    rare = radius > 1.0 - 2.0**-RARE_BITS
+    fine = (1.0 - radius) - more(m) * 2.0**-53  # where rare, uniform on (0, 2^-RARE_BITS]
     radius.neg_().log1p_()
-    radius[rare] = fine.log()
+    torch.where(rare, fine.log_(), radius, out=radius)
     radius.mul_(-2.0).sqrt_()
     angle.mul_(2.0 * math.pi)
     sine = angle.sin()

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy.stats import chi2
 
-from skdp.algorithms import langevin, ops
 from skdp.algorithms.gaussian_posterior import GaussianPosterior
 from skdp.algorithms.user_model.defaults import TAIL_RATE
 from skdp.algorithms.user_model.lengths import CHECK_EDGES
@@ -21,6 +20,7 @@ from skdp.fitting.plan import FitPlan
 from skdp.relations import check_relation
 
 if TYPE_CHECKING:
+    from skdp.algorithms import langevin, ops
     from skdp.algorithms.dp_vi_model import Clipping, ModelConfig, ModelPosterior
 
 CHANCE = 0.01  # that coefficients which are 0 look as if they were not

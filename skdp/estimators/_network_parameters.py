@@ -86,8 +86,8 @@ class NetworkParameters(WithParts, ProtectedUnit, Resumable, WeightedRows):
     clipping : {"flat", "automatic"}, default="flat"
         Factor of a record's gradient g: min(1, C/‖g‖), or C/(‖g‖ + .01) (Bu et al. 2023).
     physical_batch_size : int or None, default=None
-        Records that are worked on at once, for memory; None is 1024, fewer on the CPU where layers
-        keep much of each. Changes no result and no cost.
+        Records that are worked on at once, for memory; None is 1024, fewer where layers keep much
+        of each, and on a device as many as take 4 GiB. Changes no result and no cost.
     mixed_precision : bool, default=False
         Run the network in bfloat16; norms, sums and noise stay in full precision.
     device : str, torch.device or None, default=None

@@ -9,7 +9,6 @@ import numpy as np
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from skdp.algorithms import langevin, ops
 from skdp.algorithms.gaussian_posterior import GaussianPosterior
 from skdp.algorithms.noise_aware.standardised import bounded
 from skdp.fitting.input import check_features
@@ -18,6 +17,7 @@ from skdp.inspection import SummaryMixin
 from skdp.rows.records import clipped_rows
 
 if TYPE_CHECKING:
+    from skdp.algorithms import langevin, ops
     from skdp.privacy.report import PrivacyReport
 
 ENTRIES_AT_ONCE, LEAST_AT_ONCE = 2**17, 2**10  # of a prediction, and rows

@@ -17,7 +17,6 @@ from skdp.fitting.validate import is_dask
 from skdp.rows.bounds import bounded
 from skdp.rows.chunk_tasks import ALL_EMPTY, n_rows_of
 from skdp.rows.chunks import ArrayInChunks, ChunkedRows, ChunkSums, on_rows
-from skdp.rows.dask_rows import aligned
 from skdp.rows.parts import handed_on
 from skdp.rows.records import Rows
 
@@ -107,6 +106,8 @@ def blockwise(function: Callable[..., Any], X: Any, *others: Any) -> Any:
             function, *others, meta=sample[:0], enforce_metadata=False, token=name
         )
     import dask.array
+
+    from skdp.rows.dask_rows import aligned
 
     beside = {f"argument {i}": one for i, one in enumerate(others)}
     arrays = aligned({"X": X} | beside)

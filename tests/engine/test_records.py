@@ -46,3 +46,16 @@ def test_private_records_are_never_changed_by_a_module_that_works_in_place():
     for method in METHODS:
         clipped_sum_of(module, x, y, method=method)
     np.testing.assert_array_equal(x, kept)
+
+
+@pytest.mark.parametrize("selection", [np.array([5, 2, 2]), slice(1, 7)])
+def test_rows_that_a_device_has_are_those_that_it_would_get(selection):
+    (x, y), weights = random_records(0, 9, (6,)), np.arange(9.0)
+    there, here = (NetworkRecords(x, y, torch.zeros(1), weights=weights) for _ in range(2))
+    there._move()  # as a device does before its second piece
+    module = seeded(lambda: Wraps(lambda self, x: self.head(x.mul_(0.5))))
+    for _ in range(2):
+        found, expected = (of.take(selection).piece(1, 3) for of in (there, here))
+        for one, other in zip(found, expected, strict=True):
+            assert torch.equal(one, other)
+        module(found[0])  # in place

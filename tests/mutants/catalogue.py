@@ -1284,8 +1284,8 @@ SECTIONS = {
 +theta
 --- engine/tensor_noise.py; tests/replay/test_doubles.py
 @@ _box_muller: large normals leave gaps between the rings
--more(len(rare))
-+0.0 * more(len(rare))
+-more(m)
++0.0 * more(m)
 --- fitting/streams.py; tests/test_random.py tests/replay/test_doubles.py
 @@ _BoxMuller._fill: large normals of the CPU leave gaps between the rings
 -radius[rare] += ((more >> 11) + 1) * 2.0**-53

@@ -27,6 +27,7 @@ Loss = Callable[
 # Records at once where the caller leaves it open, and bytes that layers keep: of more, fresh memory
 # and misses of the cache cost up to half of a step.
 PHYSICAL_BATCH_SIZE, _KEPT_BYTES = 1024, 2**25
+_ON_DEVICE = 2**14, 2**32  # the same of a device, which waits between pieces
 
 
 class Layer(NamedTuple):
@@ -136,12 +137,13 @@ class FlatModule:
     def rows_at_once(self, bytes_per_record: int) -> int:
         """Number of records whose inputs and outputs of layers are worked on well together.
 
-        On the CPU; not so few that the gradients of their sums outweigh them.
+        On the CPU not so few that the gradients of their sums outweigh them; on a device as many
+        as there is room for, with a gradient of each.
         """
+        most, room = PHYSICAL_BATCH_SIZE, _KEPT_BYTES + 4 * self.flat.nbytes
         if self.flat.device.type != "cpu":
-            return PHYSICAL_BATCH_SIZE
-        room = _KEPT_BYTES + 4 * self.flat.nbytes
-        return max(1, min(PHYSICAL_BATCH_SIZE, room // max(1, bytes_per_record)))
+            (most, room), bytes_per_record = _ON_DEVICE, bytes_per_record + self.flat.nbytes
+        return max(1, min(most, room // max(1, bytes_per_record)))
 
     def set(self, flat: Tensor) -> None:
         """Give the module these parameters."""

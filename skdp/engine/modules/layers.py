@@ -90,9 +90,11 @@ def _norms(vectors: Tensor) -> Tensor:
     sum errs by 1024·2⁻²⁴ at most, its root by half of that, and the norm of a product of two such
     vectors by 6.2e-5, which leaves a third of `network_sum.ROUNDING`. Where squares could underflow
     or overflow, double precision is taken: vector by vector, since no record may change the
-    rounding of others. That is also why the number of vectors does not matter.
+    rounding of others. That is also why the number of vectors does not matter. A device would have
+    to be waited for to know.
     """
-    if vectors.dtype != torch.float32 or vectors.shape[-1] not in _SINGLE:
+    single = vectors.dtype == torch.float32 and vectors.device.type == "cpu"
+    if not single or vectors.shape[-1] not in _SINGLE:
         return torch.linalg.vector_norm(vectors, dim=-1, dtype=torch.float64)
     norms = torch.linalg.vector_norm(vectors, dim=-1).double()
     least, most = torch.aminmax(norms)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,13 +12,16 @@ from torch import Tensor
 
 from skdp.rows.records import Selection, copied, selected_rows
 
+_ON_DEVICE = 2**32  # bytes of rows of which a device has a copy
+
 
 class NetworkRecords:
     """Rows and targets on their way into a network.
 
     X (n, ...) has any numeric type and may be a memory map; inputs get the dtype and device of a
-    tensor ``like``, or another dtype. With ``starts``, as in `LinearRows`, records are persons.
-    Weights are those of rows.
+    tensor ``like``, or another dtype. From the second piece on a device has a copy of all rows, if
+    there is room: to gather rows beside it takes longer than a step. With ``starts``, as in
+    `LinearRows`, records are persons. Weights are those of rows.
     """
 
     def __init__(
@@ -30,7 +34,9 @@ class NetworkRecords:
         dtype: torch.dtype | None = None,
         weights: np.ndarray | None = None,
     ) -> None:
-        self._X, self._targets, self._starts = X, targets, starts
+        self._X: Any = X
+        self._targets: Any = targets
+        self._starts, self._n_pieces = starts, 0
         self._weights = None if weights is None else torch.from_numpy(weights).to(like)
         self._device, self._dtype = like.device, dtype or like.dtype
 
@@ -52,12 +58,25 @@ class NetworkRecords:
     def copy(self, rows: np.ndarray | range) -> tuple[Tensor, Tensor, Tensor | None]:
         """Copy rows and targets to the device, with weights if there are any."""
         index = slice(rows.start, rows.stop) if isinstance(rows, range) else rows
+        weights = None if self._weights is None else self._weights[index]
+        self._n_pieces += 1
+        if self._n_pieces == 2 and self._device.type != "cpu" and self._X.nbytes <= _ON_DEVICE:
+            self._move()
+        if isinstance(self._X, Tensor):
+            at = index if isinstance(index, slice) else torch.from_numpy(index).to(self._device)
+            x, y = self._X[at].clone(), self._targets[at].clone()
+            return x.to(self._dtype), y, weights
         x, y = copied(self._X, index), copied(self._targets, index)
         if isinstance(index, slice):  # a network never gets the caller's memory
             x, y = np.array(x), np.array(y)
-        weights = None if self._weights is None else self._weights[index]
         x = torch.from_numpy(x).to(self._device, self._dtype)
         return x, torch.from_numpy(y).to(self._device), weights
+
+    def _move(self) -> None:
+        """Copy all rows to the device, if it has room."""
+        with suppress(torch.OutOfMemoryError):
+            both = (torch.from_numpy(np.array(a)) for a in (self._X, self._targets))
+            self._X, self._targets = [a.to(self._device) for a in both]
 
 
 class NetworkBatch(NamedTuple):

@@ -55,7 +55,8 @@ class NetworkClippedSum(RowSum):
     clipping : {"flat", "automatic"}
         Factor of a gradient g: min(1, C/‖g‖), or C/(‖g‖ + .01).
     physical_batch_size : int or None
-        Records that are worked on at once; None is 1024, fewer where layers or vmap keep much.
+        Records that are worked on at once; None is 1024, fewer where layers or vmap keep much, or
+        as many as a device has room for.
         Halved where memory runs out.
     method : {"book-keeping", "vmap"}
         How per-record gradients are taken.
@@ -107,7 +108,8 @@ class NetworkClippedSum(RowSum):
     @property
     def at_once(self) -> int:
         """Number of rows that are worked on at once, at most."""
-        size = self.physical_batch_size or PHYSICAL_BATCH_SIZE
+        on_cpu = self.module.flat.device.type == "cpu"
+        size = self.physical_batch_size or (PHYSICAL_BATCH_SIZE if on_cpu else self.module.at_once)
         of_vmap = _VMAP_NUMBERS // self.module.flat.numel()
         return size if self.method == "book-keeping" else max(1, min(size, of_vmap))
 
