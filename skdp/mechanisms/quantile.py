@@ -321,7 +321,8 @@ class QuantileMechanism(Mechanism[float]):
             records = records[order]
             each, shares = integer_weights(there, starts, weights)
             weight = np.concatenate([[0], np.cumsum(each[counted[there]][order])])
-        first = np.sort(np.concatenate([[0], records, records + 1]))
+        # A stable sort merges what is sorted.
+        first = np.sort(np.concatenate([[0], records, records + 1]), kind="stable")
         first = first[(np.diff(first, prepend=-1) > 0) & (first <= self._grid)]
         below = weight[np.searchsorted(records, first, side="left")]
         up_to = weight[np.searchsorted(records, first, side="right")]

@@ -270,7 +270,8 @@ class PointRows(LogitRows):
 
     def _matrix(self, place: _Points, of_record: np.ndarray) -> np.ndarray:
         weights = self.n_rows / self.points.shape[1] * of_record
-        return transposed(self.points) @ (weights * self.points)
+        half = np.sqrt(weights) * self.points
+        return transposed(half) @ half  # of one array with itself: half of the products
 
     def _along(self, place: _Points, of_record: np.ndarray, w: np.ndarray) -> np.ndarray:
         return self._sum(of_record[..., 0] * self._at_points(w))
