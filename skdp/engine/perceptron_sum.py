@@ -98,10 +98,7 @@ class Rounded(NamedTuple):
 
 
 class RoundedRows(LinearRows):
-    """Rows of a perceptron with a 1 appended, as integers; ``norms`` are their units.
-
-    The last column of the targets are the rows' weights.
-    """
+    """Rows with a 1 appended, as integers in units ``norms``; the last target is the weight."""
 
     def _copy(self, selection: Selection, starts: np.ndarray | None) -> LinearBatch:
         X, targets = copied(self.X, selection), copied(self.targets, selection)
@@ -116,18 +113,10 @@ class RoundedRows(LinearRows):
 class PerceptronSum(RowSum):
     """Sum over records of the log-likelihood's gradient in θ, each clipped to a norm.
 
-    θ holds the matrix (outputs, inputs + 1) of each layer, its biases last.
-
-    Parameters
-    ----------
-    sizes : tuple of int
-        Features, neurons of the hidden layers, and outputs.
-    activations : tuple of type
-        Of the hidden layers; keys of ``ACTIVATIONS``.
-    residual : callable
-        Maps outputs (m, K) and targets (m, K) to −∂ loss/∂ outputs, each row by itself.
-    clip_norm, clipping, weight_bound, physical_batch_size
-        As in `NetworkClippedSum`.
+    θ holds the matrix (outputs, inputs + 1) of each layer, its biases last; ``sizes`` are features,
+    neurons of hidden layers, outputs. ``activations`` of hidden layers are keys of ``ACTIVATIONS``;
+    ``residual`` maps outputs and targets (m, K) to −∂ loss/∂ outputs, each row by itself. All else
+    is as in `NetworkClippedSum`.
     """
 
     sizes: tuple[int, ...]

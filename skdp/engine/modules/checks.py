@@ -62,10 +62,9 @@ def clipping_method(
 ) -> str:
     """Say how a module's per-record gradients are to be taken: "book-keeping" or "vmap".
 
-    It is tried on 3 to 35 synthetic records of the right shape, never private ones. Book-keeping is
-    chosen where it agrees with a loop over single records, but not where each record's gradient
-    itself is needed (``every_gradient``). A module that mixes records, changes its buffers or puts
-    out another shape than (n, n_outputs) is refused.
+    Book-keeping is chosen where it agrees with a loop over single records, but not where each
+    gradient itself is needed (``every_gradient``). A module that mixes records, changes its buffers
+    or puts out another shape than (n, n_outputs) is refused.
     """
     _refuse_layers(module.module)
     kept = module.flat.clone()
