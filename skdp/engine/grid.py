@@ -2,19 +2,17 @@
 
 In floating point a sum depends on the order of its terms, and a bound on one record's share needs a
 bound on the rounding of all the others. Here each term is rounded to integer multiples of a public
-grid width by itself, and integers add exactly in any order, chunk or machine. The noise, an integer
-too, is 2ᵏ grid units for every release (`skdp.engine.discrete_gaussian`), and a record's integer
-vector has a norm of at most
+grid width by itself, and integers add exactly in any order, chunk or machine. The noise is 2ᵏ grid
+units for every release (`skdp.engine.discrete_gaussian`), and a record's integer vector has a norm
+of at most
 
     Δ = ⌊2ᵏ/σ⌋,    2³³ ≤ Δ ≤ 2³⁴,
 
-which is *checked*, record by record, on the integers themselves (under replace_one the bound that
-is checked is larger for terms that cannot be opposite: see `GridSum.width`). So the release is an
-integer query of sensitivity Δ with a discrete Gaussian of parameter 2ᵏ ≥ σΔ, whatever the
-floating-point arithmetic before it did with one record, as long as that is a function of the record
-alone. What a grid unit is worth is the utility's business: C/(Δ − 2¹⁵), where 2¹⁵ units of room,
-four millionths of C at most, keep rounding, which adds up to √D/2 units, from pushing a term of
-norm C over Δ.
+which is *checked* on the integers themselves (docs/privacy.md, section 8; under replace_one see
+`GridSum.width`), whatever the floating-point arithmetic before it did with one record, as long as
+that is a function of the record alone. A grid unit is worth C/(Δ − 2¹⁵): the room of 2¹⁵ units,
+four millionths of C at most, keeps rounding, up to √D/2 units, from pushing a term of norm C over
+Δ.
 
 >>> from skdp.engine.grid import lattice_bits, lattice_bound
 >>> lattice_bits(40.0), lattice_bound(40.0)
