@@ -145,10 +145,7 @@ def gaussian_epsilon(mu: I, delta: Fraction) -> Decimal:
 
 
 def logistic(eta: Fraction) -> I:
-    """μ² for which telling logistic laws η apart is no easier than N(0, 1) from N(μ, 1).
-
-    μ/2 = −Φ⁻¹(1/(1 + e^(η/2))): docs/privacy.md §4.
-    """
+    """μ² for which logistic laws η apart are no easier to tell than N(0, 1) and N(μ, 1) (§4)."""
     half = I(least(lambda x: normal(I(x))[1].hi, (1 / (1 + I(eta / 2).exp())).lo))
     return half * half * 4
 
@@ -240,11 +237,7 @@ class Losses(NamedTuple):
     infinite: int
 
     def plus(self, other: "Losses", dust: int) -> "Losses":
-        """Losses of both together; ``dust`` may be cut off, to a larger loss, at either end.
-
-        Probabilities are the coefficients of polynomials in 10^size, long numbers, whose product
-        ``decimal`` finds exactly.
-        """
+        """Losses of both, by products of long numbers; ``dust`` at the ends counts as more loss."""
         digits, size = self.grid.digits, 2 * self.grid.digits + 2
         if max(sum(self.masses), sum(other.masses)) > 9 * 10**digits:
             raise ArithmeticError("probabilities add up to more than 9")
@@ -291,9 +284,8 @@ def composed(
 ) -> Callable[[Fraction], Decimal]:
     """ε as a function of δ, near one δ, of mechanisms that are composed.
 
-    Each has a curve for one order of the neighbours and one for the other, or one for both, and how
-    often it is used. Any grid gives a bound; a fine one, with cells that are narrow where losses
-    are frequent, a tight bound.
+    Each has a curve, or one for either order of the neighbours, and how often it is used. Any grid
+    gives a bound; a fine one, with narrow cells where losses are frequent, a tight one.
     """
     n_all = sum(n for _, n in counted)
     dust = delta / n_all / 10**6

@@ -105,8 +105,7 @@ class Policy:
     ) -> list[str]:
         """Why a statement of this kind is not allowed, whatever its ε; none if it is.
 
-        It has a neighbouring relation, facts that were read from the data, the version of skdp
-        (None, which is not known, is before any other), and may be seeded.
+        A version of None, which is not known, is before any other.
         """
         found, allowed = [], f"those of the unit {self.unit!r}"
         if _unit(relation) != self.unit or (self.relations and relation not in self.relations):

@@ -24,10 +24,8 @@ A `Relation` is a string, and answers the questions that code has about it.
 >>> check_relation("zero_out").of_unit("group").unit
 'group'
 
-References
-----------
-P. Kairouz et al., *Practical and Private (Deep) Learning without Sampling or Shuffling*,
-ICML 2021 (zero-out).
+Zero-out is that of Kairouz et al., *Practical and Private (Deep) Learning without Sampling or
+Shuffling*, ICML 2021.
 """
 
 from __future__ import annotations

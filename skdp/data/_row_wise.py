@@ -113,16 +113,6 @@ class RowWise(RowByRow, TransformerMixin, BaseEstimator, auto_wrap_output_keys=N
         return self.transformer_.transform(X)
 
     def get_feature_names_out(self, input_features=None) -> Any:
-        """Names of the columns of the output.
-
-        Parameters
-        ----------
-        input_features : array-like of str or None, default=None
-            Names of the features.
-
-        Returns
-        -------
-        ndarray of str
-        """
+        """Names of the columns of the output."""
         check_is_fitted(self)
         return self.transformer_.get_feature_names_out(input_features)

@@ -22,10 +22,9 @@ class Moments(NamedTuple):
 class NoiseCorrectedAdam:
     """Adam's direction with the known variance of the DP noise taken out of the second moment.
 
-    DP noise adds its variance to Adam's second moment, which turns Adam into slow sign-less
-    gradient descent at small ε; the variance is public, so it can be subtracted (Tang, Shpilevskiy
-    & Lécuyer, *DP-AdamBC*, AAAI 2024). What is left is at least a ``floor`` of the noise variance:
-    where the noise dominates the gradient, the steps must stay short. Each coordinate of the
+    At small ε that variance turns Adam into slow sign-less gradient descent; it is public, so it
+    can be subtracted (Tang, Shpilevskiy & Lécuyer, *DP-AdamBC*, AAAI 2024). At least a ``floor`` of
+    it is left: where noise dominates the gradient, steps must stay short. Each coordinate of the
     direction is bounded by ``max_direction``.
     """
 

@@ -1,12 +1,10 @@
 """Exact random choices from random bits and integer comparisons alone: no cap, no rounding.
 
-A coin of probability exp(−x) is made of coins of probability x ≤ 1 (Canonne, Kamath & Steinke 2020,
-Algorithm 1), and those of an integer comparison where x is a fraction. So laws here are exact given
-ideal random bits, and a test walks their decision trees in fractions.
-
-Integers below a bound are those of numpy's `Generator.integers`: the high word of the product of a
-random word and the bound, with rejection of the words that would make some integers likelier
-(Lemire 2019), hence exactly uniform. Each word is 32 or 64 bits of the AES stream, used once.
+A coin of probability exp(−x) is made of coins of probability x ≤ 1 (Canonne, Kamath & Steinke, *The
+Discrete Gaussian for Differential Privacy*, NeurIPS 2020, Algorithm 1), and those of an integer
+comparison where x is a fraction. So laws here are exact given ideal random bits, and a test walks
+their decision trees in fractions. Integers below a bound are those of numpy's `Generator.integers`,
+exactly uniform by rejection (Lemire, ACM TOMACS 2019): each word of the AES stream is used once.
 
 >>> import numpy as np
 >>> from skdp.fitting.streams import SecureStream
@@ -15,11 +13,6 @@ random word and the bound, with rejection of the words that would make some inte
 >>> half = exp_coins(lambda at: random(2, size=len(at)) == 0, 10_000, random)
 >>> bool(abs(half.mean() - np.exp(-0.5)) < 0.02)
 True
-
-References
-----------
-C. L. Canonne, G. Kamath, T. Steinke, *The Discrete Gaussian for Differential Privacy*, NeurIPS
-2020. D. Lemire, *Fast Random Integer Generation in an Interval*, ACM TOMACS 2019.
 """
 
 from __future__ import annotations

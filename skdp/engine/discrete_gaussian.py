@@ -1,8 +1,8 @@
 """Exact samples of the discrete Gaussian: integers x with probability ∝ exp(−x²/2σ²), σ = 2ᵏ.
 
 A normal number in floating point is not normal: its last bits tell more than the theorems allow
-(Mironov 2012). Canonne, Kamath & Steinke (2020) sample integers from coins and integer comparisons
-alone, and here σ is a power of two, which leaves nothing but comparisons of k random bits. With
+(Mironov, CCS 2012). Canonne, Kamath & Steinke (NeurIPS 2020) sample integers from coins and integer
+comparisons alone, and here σ is a power of two, which leaves comparisons of k random bits. With
 |y| = u + 2ᵏ v a candidate of law ∝ exp(−|y|/2ᵏ) (their Algorithm 2) is accepted with probability
 exp(−(|y| − 2ᵏ)²/2²ᵏ⁺¹) (Algorithm 3). For v ≥ 1, w = v − 1 and f = u/2ᵏ that is
 
@@ -16,12 +16,6 @@ which Algorithm 1 makes of coins of probability x.
 >>> x = discrete_gaussian_integers(20, 1000, SecureStream(bytes(16)))
 >>> x.dtype, bool(0.9 < x.std() / 2**20 < 1.1)
 (dtype('int64'), True)
-
-References
-----------
-C. L. Canonne, G. Kamath, T. Steinke, *The Discrete Gaussian for Differential Privacy*, NeurIPS
-2020. I. Mironov, *On Significance of the Least Significant Bits for Differential Privacy*, CCS
-2012.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Exact samples of the discrete Laplace law: integers x with probability ∝ exp(−|x| s/t).
 
-Canonne, Kamath & Steinke (2020), Algorithm 2, from coins and integer comparisons alone: u uniform
-below t, kept with probability exp(−u/t); v successes of probability exp(−1) before a failure; then
-u + t v has law ∝ exp(−x/t), its quotient by s law ∝ exp(−x s/t), and a fair sign, of which a
-negative zero is drawn again, makes it two-sided.
+Canonne, Kamath & Steinke (NeurIPS 2020), Algorithm 2: u uniform below t, kept with probability
+exp(−u/t); v successes of probability exp(−1) before a failure; then u + t v has law ∝ exp(−x/t),
+its quotient by s law ∝ exp(−x s/t), and a fair sign, of which a negative zero is drawn again, makes
+it two-sided.
 
 >>> from fractions import Fraction
 >>> from skdp.fitting.streams import SecureStream
@@ -11,11 +11,6 @@ negative zero is drawn again, makes it two-sided.
 >>> x = discrete_laplace_integers(Fraction(10, 3), 1000, SecureStream(bytes(16)))
 >>> x.dtype, bool(4 < x.std() < 5.5)
 (dtype('int64'), True)
-
-References
-----------
-C. L. Canonne, G. Kamath, T. Steinke, *The Discrete Gaussian for Differential Privacy*, NeurIPS
-2020.
 """
 
 from __future__ import annotations

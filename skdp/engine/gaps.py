@@ -1,7 +1,8 @@
 """Exact gaps between the rows of a Poisson sample: P(gap ≥ g) = (1 − q)^g, q exactly the double.
 
 Whether each of n rows takes part is one coin per row; the gaps between those that do are
-independent and geometric, so qn of them are enough. A gap is found by inversion,
+independent and geometric, so qn of them are enough (Bringmann & Friedrich, ICALP 2013). A gap is
+found by inversion,
 
     gap = #{g ≥ 1: U < (1 − q)^g},
 
@@ -16,11 +17,6 @@ compared with integers that enclose the boundary. So no rounding changes the law
 >>> gaps = Gaps(0.25, limit=1000).of(random(1 << 62, size=(1, 10_000)), lambda line: random)
 >>> bool(2.8 < gaps.mean() < 3.2)  # (1 − q)/q
 True
-
-References
-----------
-K. Bringmann, T. Friedrich, *Exact and Efficient Generation of Geometric Random Variates and Random
-Graphs*, ICALP 2013.
 """
 
 from __future__ import annotations
@@ -55,8 +51,7 @@ class Gaps:
     def of(self, words: np.ndarray, more: Callable[[int], Integers]) -> np.ndarray:
         """Independent gaps in int64, from the first 62 bits of U of each gap of each line.
 
-        ``more`` gives what draws further bits for the gaps of a line, in turn: what a line holds
-        does not depend on the others.
+        ``more`` gives what draws a line's further bits: lines do not depend on each other.
         """
         gaps, certain = self.computed(words)
         for i, j in np.argwhere(~certain):

@@ -2,19 +2,17 @@
 
 In floating point a sum depends on the order of its terms, and a bound on one record's share needs a
 bound on the rounding of all the others. Here each term is rounded to integer multiples of a public
-grid width by itself, and integers add exactly in any order, chunk or machine. The noise, an integer
-too, is 2ᵏ grid units for every release (`skdp.engine.discrete_gaussian`), and a record's integer
-vector has a norm of at most
+grid width by itself, and integers add exactly in any order, chunk or machine. The noise is 2ᵏ grid
+units for every release (`skdp.engine.discrete_gaussian`), and a record's integer vector has a norm
+of at most
 
     Δ = ⌊2ᵏ/σ⌋,    2³³ ≤ Δ ≤ 2³⁴,
 
-which is *checked*, record by record, on the integers themselves (under replace_one the bound that
-is checked is larger for terms that cannot be opposite: see `GridSum.width`). So the release is an
-integer query of sensitivity Δ with a discrete Gaussian of parameter 2ᵏ ≥ σΔ, whatever the
-floating-point arithmetic before it did with one record, as long as that is a function of the record
-alone. What a grid unit is worth is the utility's business: C/(Δ − 2¹⁵), where 2¹⁵ units of room,
-four millionths of C at most, keep rounding, which adds up to √D/2 units, from pushing a term of
-norm C over Δ.
+which is *checked* on the integers themselves (docs/privacy.md, section 8; under replace_one see
+`GridSum.width`), whatever the floating-point arithmetic before it did with one record, as long as
+that is a function of the record alone. A grid unit is worth C/(Δ − 2¹⁵): the room of 2¹⁵ units,
+four millionths of C at most, keeps rounding, up to √D/2 units, from pushing a term of norm C over
+Δ.
 
 >>> from skdp.engine.grid import lattice_bits, lattice_bound
 >>> lattice_bits(40.0), lattice_bound(40.0)
@@ -68,10 +66,10 @@ def lattice_bound(noise_multiplier: float) -> int:
 class GridSum:
     """Sum over records of integer vectors, each of bounded norm; neighbours differ by Δ or 2Δ.
 
-    Every bit of a term of the inner sum, which it has one by one as ``records``, must depend on its
-    own record alone. The noise multiplier σ of the noise to come is in [2⁻²⁰, 2²⁸]. Where terms
-    cannot be opposite, replacing one moves the inner sum by less than 2C, and a grid unit is worth
-    less under that relation.
+    Every bit of a term of the inner sum, whose terms are its ``records``, must depend on its own
+    record alone; the noise multiplier σ is in [2⁻²⁰, 2²⁸]. Where terms cannot be opposite,
+    replacing one moves the inner sum by less than 2C, and a grid unit is worth less under that
+    relation.
     """
 
     inner: Any
@@ -88,8 +86,8 @@ class GridSum:
     def width(self) -> float:
         """What one grid unit is worth.
 
-        Rounding moves an integer vector by √D/2 units, two of them by less than `ROOM`, so the sum
-        moves by at most 2Δ units where the relation doubles Δ, and by Δ elsewhere.
+        Rounding moves an integer vector by √D/2 units, two by less than `ROOM`: the sum moves by at
+        most 2Δ units where the relation doubles Δ, and by Δ elsewhere.
         """
         relation = self.neighboring_relation
         moved = self.inner.moved_by(relation) / sensitivity_factor(relation)
@@ -147,9 +145,9 @@ class GridSum:
 class OuterGridSum(GridSum):
     """The same of terms l_i ⊗ a_i, none of which is ever written down.
 
-    The inner sum has ``factors``, lists of `Outer` side by side, of which every bit must depend on
-    its own record alone; ``at_once``, the number of records that are worked on at once, at most
-    2¹⁸; and ``room``, a bound on what rounding the l_i adds to a term's norm, in grid units.
+    The inner sum has ``factors``, lists of `Outer` side by side, each bit of its own record alone;
+    ``at_once``, the number of records worked on at once, at most 2¹⁸; and ``room``, a bound on what
+    rounding the l_i adds to a term's norm, in grid units.
 
     The a_i are integers and the l_i are rounded to some, so that Σ l_i ⊗ a_i is a product of two
     matrices of integers. No |l_ij a_ik| exceeds ‖l_i‖‖a_i‖ ≤ Δ ≤ 2³⁴ (2Δ under replace_one for what
@@ -186,10 +184,9 @@ def grid_sum(inner: Any, noise_multiplier: float, neighboring_relation: str) -> 
 
 
 def rounded(terms: np.ndarray, width: float, limit: float) -> np.ndarray:
-    """Round terms (m, size) to integers, and to zero where their squares exceed a limit, or NaN.
+    """Round terms (m, size) in place, to zero where their squares exceed a limit, or are NaN.
 
-    In place. Of terms within the inner sum's bound none does exceed it; that the integers keep the
-    limit holds whether or not they are.
+    Of terms within the inner sum's bound none does; that integers keep the limit holds regardless.
     """
     terms *= 1.0 / width
     np.rint(terms, out=terms)

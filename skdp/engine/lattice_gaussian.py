@@ -5,11 +5,9 @@ with t_ik = L_ki/L_ii. Here the sums of the other coordinates are rounded to int
 
     z_i = v_i + ⌊Σ_{k>i} t_ik v_k + ½⌋,    Q(v) = 2^−50 Σ_i J_i z_i²,
 
-which keeps v ↦ z one to one on ℤᵖ (it is undone from the last coordinate to the first, as a lifting
-scheme is), so that independent integers z_i of probability ∝ exp(−2^−50 J_i z_i²) make a sample v
-whose normaliser is a product of p constants, whatever the t are: Q is known to the last bit at each
-point and nothing else is needed to accept or reject a proposal exactly. With integer J_i and with t
-in fixed point every number is an integer.
+which keeps v ↦ z one to one on ℤᵖ, so that independent integers z_i of probability
+∝ exp(−2^−50 J_i z_i²) make a sample v whose normaliser is a product of p constants, whatever the t
+are, and Q is known to the last bit at each point (docs/privacy.md, section 4).
 
 >>> import numpy as np
 >>> from skdp.fitting.streams import SecureStream
@@ -21,11 +19,6 @@ in fixed point every number is an integer.
 (True, True)
 >>> bool(abs(np.cov(v.T)[0, 1] * 1e-6 + 1 / 3) < 0.05)
 True
-
-References
-----------
-C. L. Canonne, G. Kamath, T. Steinke, *The Discrete Gaussian for Differential Privacy*, NeurIPS
-2020.
 """
 
 from __future__ import annotations
@@ -119,8 +112,8 @@ def _blocks() -> Choice:
 class ShearedGaussian:
     """Law of v on ℤᵖ with probability ∝ exp(−Q(v)); see the module.
 
-    J_i are in [1, 2⁴³]; the shear holds 2^shift t_ik, strictly upper triangular (p, p). Of points
-    |v_i| ≤ ``largest``, which are all that are asked for, sums are exact.
+    J_i are in [1, 2⁴³]; the shear holds 2^shift t_ik, strictly upper triangular (p, p). Sums of
+    points |v_i| ≤ ``largest``, which are all that are asked for, are exact.
     """
 
     precisions: np.ndarray

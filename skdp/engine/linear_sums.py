@@ -10,12 +10,9 @@ entries beside the diagonal times √2. The vector of w x xᵀ then has the norm
 Gaussian noise of scale s on it is the Gaussian orthogonal ensemble on A: scale s on the diagonal,
 s/√2 beside it.
 
-*Outer products of scores.* The middle of a sandwich: how much the records' scores scatter, whatever
-the model says that they do.
-
-*Counts.* How many records were cut to their bounds.
-
-*Persons.* ``of_persons`` makes of a sum over rows one over persons (`skdp.rows.person_sums`).
+*Outer products of scores* are the middle of a sandwich: how much the records' scores scatter.
+*Counts* are of records cut to their bounds. ``of_persons`` makes of a sum over rows one over
+persons (`skdp.rows.person_sums`).
 
 *Weights.* A row's term, once it is clipped, is multiplied by the row's weight in [0, 1]: it stays
 in the convex hull of 0 and the terms that there can be, so that no bound on terms or on how far
@@ -44,18 +41,14 @@ Residual = Callable[[np.ndarray, np.ndarray], np.ndarray]
 class LinearClippedSum(RowSum):
     """Sum over records of the log-likelihood's gradient in θ, each clipped to a norm.
 
-    Parameters
-    ----------
-    residual : callable
-        Maps logits (m, K) and targets (m, K) to a new array ∂ log p/∂z, row by row.
-    clip_norm : float
-        C > 0: bound on the norm of one record's gradient, over all outputs; infinite for none.
-    largest_residual : callable or None, default=None
-        Maps logits (m, K) to the norm (m,) of the largest residual that any target could have
-        there. Given, a record is scaled by min(1, C/‖largest‖‖x_i‖), which does not depend on its
-        target: the sum then still has mean zero where the model's mean is right, whatever C is
-        (the conditionally unbiased bounded-influence scores of Künsch, Stefanski & Carroll 1989),
-        while plain clipping shifts that point.
+    ``residual`` maps logits (m, K) and targets (m, K) to a new array ∂ log p/∂z, row by row.
+    ``clip_norm`` C > 0 bounds the norm of a record's gradient over all outputs; infinite for none.
+
+    ``largest_residual`` maps logits (m, K) to the norm (m,) of the largest residual that any target
+    could have there. Given, a record is scaled by min(1, C/‖largest‖‖x_i‖), which does not depend
+    on its target: the sum then still has mean zero where the model's mean is right, whatever C is
+    (the conditionally unbiased bounded-influence scores of Künsch, Stefanski & Carroll 1989), while
+    plain clipping shifts that point.
     """
 
     residual: Residual
@@ -126,17 +119,10 @@ BESIDE = math.sqrt(2.0)  # weight of an entry beside the diagonal, which stands 
 class GramSum(RowSum):
     """Sum over records of w_i x_i x_iᵀ, each of Frobenius norm at most a bound.
 
-    Parameters
-    ----------
-    bound : float
-        B > 0: a record's w_i is cut to B/‖x_i‖² where it exceeds that.
-    weight : callable or None, default=None
-        Maps logits (m, K) and row norms (m,) to weights w ≥ 0, (m,), row by row; None is w = 1.
-    trace_only : bool, default=False
-        Sum w_i‖x_i‖² alone, one number.
-    of_person : float or None, default=None
-        Bound on what the rows of a person have together: their w_i are scaled down where
-        Σ w_i‖x_i‖² exceeds it, which the norm of Σ w_i x_i x_iᵀ does not.
+    ``bound`` B > 0: a record's w_i is cut to B/‖x_i‖² where it exceeds that. ``weight`` maps logits
+    (m, K) and row norms (m,) to weights w ≥ 0, (m,), row by row; None is w = 1. With ``trace_only``
+    the sum is that of w_i‖x_i‖², one number. ``of_person`` bounds what the rows of a person have
+    together: their w_i are scaled down where Σ w_i‖x_i‖², no less than the norm, exceeds it.
     """
 
     bound: float
@@ -314,8 +300,7 @@ class OutsideSum(RowSum):
 class WeightedSum(BoundedSum):
     """W times a sum whose terms have weights in [0, 1]: a sum with weights up to W.
 
-    Its two roundings, of a term's weight and of the result, are within `BoundedSum.rounding`, which
-    counts as many additions as there are terms.
+    Its two roundings are within `BoundedSum.rounding`, which counts as many additions as terms.
     """
 
     inner: Any

@@ -32,21 +32,11 @@ Progress = Callable[[Iterable[State]], Iterable[State]]
 class ReleasePlan:
     """What a run will do: public facts only, the same object that the event was built from.
 
-    Parameters
-    ----------
-    sampling : Sampling
-        Which records take part in each step.
-    clipped_sum : BoundedSum or sequence of BoundedSum
-        The private value of a step; a sequence holds one per step.
-    noise_multiplier : float or sequence of float
-        σ: deviation of the noise over the bound on one record (see `noise_scale`); 0 for none.
-    neighboring_relation : str
-        Relation under which the trace states sensitivities.
-    secure : bool, default=False
-        Round each record to a grid, sum integers and add discrete Gaussian noise: nothing is left
-        to the rounding of sums and noise. Every sum must have its terms one by one.
-    persons : PersonUnit or None, default=None
-        Records are persons with several rows: each sum is taken ``of_persons``.
+    The clipped sum is the private value of each step, or one per step. σ is the deviation of the
+    noise over the bound on one record (see `noise_scale`), 0 for none, or one per step. The trace
+    states sensitivities under the relation. ``secure`` rounds each record to a grid, sums integers
+    and adds discrete Gaussian noise, so that nothing is left to the rounding of sums and noise;
+    every sum must have its terms one by one. With ``persons`` each sum is taken ``of_persons``.
     """
 
     sampling: Sampling
@@ -58,10 +48,7 @@ class ReleasePlan:
     _steps: dict[tuple, tuple] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def step(self, shape: tuple[int, ...], step: int) -> tuple[Any, MechanismCall]:
-        """Return the private value of one step and its declaration, at parameters of a shape.
-
-        The same for every run of the plan, so it is worked out once.
-        """
+        """Return the private value of a step, and its declaration at a shape of parameters."""
         if (shape, step) not in self._steps:
             clipped_sum, scale = self.clipped_sum_of(step), self.noise_scale(step)
             self._steps[shape, step] = (
@@ -128,8 +115,7 @@ def run(
     """Yield the state after each noisy step over private rows, from a data-independent start.
 
     ``query`` gives the parameters θ_t at which a state asks for a sum; ``update``, a pure function
-    of state, noisy sum and step, sees released values only. With streams of a run that is resumed,
-    it begins where that was.
+    of state, noisy sum and step, sees released values only. A resumed run begins where it was.
     """
     for step, (selection, noise) in enumerate(_draws(plan.sampling, data, streams), streams.first):
         theta = query(state)

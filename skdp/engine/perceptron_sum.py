@@ -1,16 +1,15 @@
 """Clipped gradients of a perceptron by products of integers, for sums on a grid.
 
-The gradient of a layer is an outer product δ_i ⊗ a_i of what comes back to it and what went into
-it. A matrix product in floating point rounds a record's numbers by where it stands and how many
-others there are; here each factor of each product is rounded to integers first,
+A matrix product in floating point rounds a record's numbers by where it stands and how many others
+there are. Here each factor of each product is rounded to integers first,
 
     a_i ≈ u_i A_i,    A_i = ⌊2¹⁶ a_i/‖a_i‖⌉,    W ≈ 2^−e ⌊2^e W⌉,
 
 so that every sum of products is of integers below 2⁵³ in size, exact in any order, and the bits of
-a record are a function of that record and of W alone. Norms are sums in one fixed order; what is
-left are elementwise operations: +, ×, ÷, √, and those that are not correctly rounded, exp, tanh and
-erf, of which it is tested that they know no position. The A_i are the right factors of
-`skdp.engine.grid.OuterGridSum` too; the network is that of inputs rounded to 16 bits.
+a record are a function of that record and of W alone (docs/privacy.md, section 8, has the proof,
+and what is tested only). The A_i are the right factors of `skdp.engine.grid.OuterGridSum` too, of
+which the δ_i that come back to a layer are the left ones; the network is that of inputs rounded to
+16 bits.
 """
 
 from __future__ import annotations
@@ -98,10 +97,7 @@ class Rounded(NamedTuple):
 
 
 class RoundedRows(LinearRows):
-    """Rows of a perceptron with a 1 appended, as integers; ``norms`` are their units.
-
-    The last column of the targets are the rows' weights.
-    """
+    """Rows with a 1 appended, as integers in units ``norms``; the last target is the weight."""
 
     def _copy(self, selection: Selection, starts: np.ndarray | None) -> LinearBatch:
         X, targets = copied(self.X, selection), copied(self.targets, selection)
@@ -116,18 +112,10 @@ class RoundedRows(LinearRows):
 class PerceptronSum(RowSum):
     """Sum over records of the log-likelihood's gradient in θ, each clipped to a norm.
 
-    θ holds the matrix (outputs, inputs + 1) of each layer, its biases last.
-
-    Parameters
-    ----------
-    sizes : tuple of int
-        Features, neurons of the hidden layers, and outputs.
-    activations : tuple of type
-        Of the hidden layers; keys of ``ACTIVATIONS``.
-    residual : callable
-        Maps outputs (m, K) and targets (m, K) to −∂ loss/∂ outputs, each row by itself.
-    clip_norm, clipping, weight_bound, physical_batch_size
-        As in `NetworkClippedSum`.
+    θ holds the matrix (outputs, inputs + 1) of each layer, its biases last; ``sizes`` are features,
+    neurons of hidden layers, outputs. ``activations`` of hidden layers are keys of ``ACTIVATIONS``;
+    ``residual`` maps outputs and targets (m, K) to −∂ loss/∂ outputs, each row by itself. All else
+    is as in `NetworkClippedSum`.
     """
 
     sizes: tuple[int, ...]

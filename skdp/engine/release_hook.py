@@ -5,10 +5,11 @@ data set with the *same* releases: whatever then still differs has leaked. Free 
 look-up of a context variable per release.
 
 The theorems are about real numbers; what leaves is a double. Which doubles a noisy sum can be
-depends on the sum (Mironov 2012), so a raw double can refute a data set with certainty. Released
-values are therefore rounded, here, where no mechanism can forget to, to multiples of a power of two
-that is a function of public facts: in exact arithmetic post-processing, and free; in doubles a
-mitigation, not a proof.
+depends on the sum (Mironov, *On Significance of the Least Significant Bits for Differential
+Privacy*, CCS 2012), so a raw double can refute a data set with certainty. Released values are
+therefore rounded, here, where no mechanism can forget to, to multiples of a power of two that is a
+function of public facts: in exact arithmetic post-processing, and free; in doubles a mitigation,
+not a proof.
 
 >>> import numpy as np
 >>> from skdp.engine import release_hook
@@ -28,10 +29,7 @@ True
 >>> bool((np.fmod(release_hook.on_grid(np.array([0.1, -7.3]), width), width) == 0).all())
 True
 
-References
-----------
-I. Mironov, *On Significance of the Least Significant Bits for Differential Privacy*, CCS 2012.
-The record/replay idea: arXiv:2602.17454.
+The idea of recording and replaying is that of arXiv:2602.17454.
 """
 
 from __future__ import annotations
@@ -56,20 +54,11 @@ LEAST_SCALE, MOST_SCALE = 1e-290, 1e290  # the grid, and what rounds to it, stay
 class MechanismCall:
     """What a release declares in public: never the data, never the noise.
 
-    Attributes
-    ----------
-    kind : str
-        Name of the mechanism, e.g. ``"gaussian"``.
-    sensitivity : float
-        How far neighbours can move the released value before noise (under the fit's relation).
-    scale : float
-        Standard deviation of the noise, or the parameter that its law is stated in.
-    rate : float
-        Probability that a record takes part (1.0: all of them).
-    shape, step : tuple of int, int
-        Of the released value, and its position in the run, from 0.
-    width : float
-        The released values are multiples of this power of two; 0 without noise, for no grid.
+    ``kind`` is the mechanism, e.g. ``"gaussian"``; ``sensitivity`` how far neighbours can move the
+    value before noise, under the fit's relation; ``scale`` the deviation of the noise, or the
+    parameter of its law; ``rate`` the probability that a record takes part. ``shape`` is that of
+    the value, ``step`` its position in the run, from 0. Values are multiples of ``width``, a power
+    of two; 0 without noise, for no grid.
     """
 
     kind: str

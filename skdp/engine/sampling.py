@@ -1,7 +1,5 @@
 """Which records take part in each step: all of them, or each by its own coin.
 
-Fields are public and belong to the plan; the number of rows and the random stream are arguments.
-
 A step has a key, and the coin of a row is a function of that key and of the row's number: the same
 in memory, in chunks of any size, on any machine and when a sum is made again. The coins of a block
 of 2¹⁶ rows stand in one line: its gaps are made of AES-128 of the numbers of block and gap, and a
@@ -161,9 +159,7 @@ class PoissonSampling:
     def batches(self, n_rows: int, stream: SecureStream) -> Iterator[np.ndarray]:
         """Yield the row numbers of one batch per step, ascending, in int64.
 
-        The law is that of n coins of probability exactly ``rate``, in O(qn): the gaps between the
-        rows that take part are geometric (`skdp.engine.gaps`). Many small batches are drawn at
-        once.
+        The law is that of n coins of probability exactly ``rate``, in O(qn) (`skdp.engine.gaps`).
         """
         known: list[np.ndarray] = []
         generator, ahead = stream.generator, 1 + int(_CHUNK / (4.0 + self.rate * n_rows))

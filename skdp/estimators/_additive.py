@@ -94,20 +94,21 @@ class AdditiveModel(AdditiveEffects, DeclaredColumns, PrivateEstimator):
 
     Notes
     -----
-    See `skdp.models.additive` for the features, and for the rule by which waves and products are
-    asked for. A value that is missing has no effect where rows are few, and else an effect of its
-    own; a pair has none then. Intervals hold waves and products that were not asked for with their
-    prior; the mean does not. Where the curve is much steeper than elsewhere, intervals allow for a
-    jump (`skdp.models.curves.not_told`).
+    A number's curve is a linear trend and waves over public bins, a category's one effect per
+    level. Their scales are learned from the same releases, and there are only as many waves and
+    products as the number of rows and the budget let one learn (`skdp.models.additive` has the
+    rule), so that little is lost where curves are straight lines or rows are few. Intervals hold
+    those that were not asked for with their prior; the mean does not. Where the curve is much
+    steeper than elsewhere, intervals allow for a jump (`skdp.models.curves.not_told`). A missing
+    value has no effect where rows are few, and else an effect of its own; a pair has none then.
 
     *Private edges* are quantiles, found by halving as in `DPBins`: bounds may be absurdly wide, and
-    2ᵏ bins are k releases per column. There are as many bins as the number of rows and the budget
-    tell edges of. A value that many rows share has a bin of its own. The trend and the waves of a
-    column are functions of the number of the bin, so that the trend is linear in the rank of a
-    value, and effects are centred over bins with about as many rows each.
+    2ᵏ bins, as many as rows and budget tell edges of, are k releases per column. A value that many
+    rows share has a bin of its own. Trend and waves are functions of the number of the bin, so that
+    the trend is linear in the rank of a value, and effects are centred over bins with about as many
+    rows each.
 
-    Columns may be text in frames. Names are those of the frame; a column of an array is called
-    ``x0``, ``x1``, ... by its position.
+    Columns may be text in frames. Columns of an array are called ``x0``, ``x1``, ... by position.
 
     References
     ----------

@@ -236,11 +236,7 @@ def norm_of(estimator: Any, facts: PublicFacts) -> float:
 
 
 def unwrapped(estimator: Any, plan: FitPlan, released: Any) -> tuple[FitPlan, Any]:
-    """Plan and posterior of a fit, in the units of the columns as they were given.
-
-    Keeps the bounds, the norm to which rows are clipped, and what was released of the columns, as
-    fitted attributes.
-    """
+    """Plan and posterior in the units of the columns as given; keep what was released of these."""
     for name in ("bounds_", "column_scale_"):
         vars(estimator).pop(name, None)
     if not isinstance(released, InUnits):

@@ -29,26 +29,12 @@ N_DRAWS = 4000  # for the simultaneous band: its level errs by .005 or so
 
 
 class Curve(NamedTuple):
-    """What is known of the effect of one feature.
+    """What is known of the effect of one feature ``name``, less its mean over all bins or levels.
 
-    Parameters
-    ----------
-    name : str
-        Name of the feature.
-    grid : ndarray
-        Edges (B + 1,) of the bins of a number, or the L levels of a category.
-    mean : ndarray of shape (B,) or (L,)
-        Posterior mean of the effect of each bin or level, less the mean over all of them.
-    low, high : ndarray of the same shape
-        Ends of the interval of each bin, by itself.
-    band_low, band_high : ndarray of the same shape
-        Ends of the band that holds the whole curve.
-
-    Examples
-    --------
-    >>> from skdp.estimators.additive import Curve
-    >>> Curve._fields
-    ('name', 'grid', 'mean', 'low', 'high', 'band_low', 'band_high')
+    ``grid`` holds the edges (B + 1,) of the bins of a number, or the L levels of a category. Of
+    each bin or level, (B,) or (L,), ``mean`` is the posterior mean, ``low`` and ``high`` are the
+    ends of its own interval, ``band_low`` and ``band_high`` those of the band that holds the whole
+    curve.
     """
 
     name: str
@@ -61,27 +47,11 @@ class Curve(NamedTuple):
 
 
 class Surface(NamedTuple):
-    """What is known of the interaction of two features.
+    """What is known of the interaction of two features, beyond the sum of their curves.
 
-    Parameters
-    ----------
-    names : (str, str)
-        Names of the features.
-    grids : pair of ndarray
-        Of each, the edges (B + 1,) of the bins of a number, or the L levels of a category.
-    mean : ndarray of shape (A, B)
-        Posterior mean of what bin or level a of the one and b of the other do beyond the sum of
-        their curves; the mean over each row and each column is 0.
-    low, high : ndarray of the same shape
-        Ends of the interval of each cell, by itself.
-    band_low, band_high : ndarray of the same shape
-        Ends of the band that holds the whole surface.
-
-    Examples
-    --------
-    >>> from skdp.estimators.additive import Surface
-    >>> Surface._fields
-    ('names', 'grids', 'mean', 'low', 'high', 'band_low', 'band_high')
+    ``grids`` are those of `Curve`, for each of the ``names``. ``mean``, ``low``, ``high``,
+    ``band_low`` and ``band_high``, of shape (A, B), are as there, for each cell; means over each
+    row and each column are 0.
     """
 
     names: tuple[str, str]
@@ -180,10 +150,7 @@ class AdditiveEffects:
         return int(place)
 
     def _effects(self, place: int, part: str, output: int) -> tuple[np.ndarray, np.ndarray]:
-        """Mean (B,) of the effects of bins, levels or cells, and a root (B, m) of the covariance.
-
-        The root times its transpose is the covariance.
-        """
+        """Mean (B,) of the effects of bins or cells, and a root (B, m) of the covariance."""
         found, features = self._model.parts[place], self._model.places[place]
         K, D = self._posterior.mean.shape
         if not 0 <= integer(0, output=output) < K:

@@ -89,10 +89,7 @@ def of_posterior(plan: FitPlan, q: GaussianPosterior, prior_scale: float) -> tup
 def cut_records(
     plan: FitPlan, released: GaussianPosterior, of_targets: str, *, of_rows: bool = True
 ) -> tuple[str, ...]:
-    """Say which share of the features, or of the targets, was cut, and if rows are far too short.
-
-    Of the norm of rows only where it was declared: ``of_rows``.
-    """
+    """Say which share of features or targets was cut, and if rows are far below a declared norm."""
     outside = released.outside
     if outside is None:
         return ()
@@ -246,10 +243,9 @@ def of_outputs(
 
 
 def between_rows(chain: np.ndarray) -> float:
-    """Variance between rows of the mean output of a chain, over that of this mean by its blocks.
+    """Variance between rows of a chain's mean output, over that of this mean by its blocks.
 
-    Samples that follow each other are alike, so that means of blocks tell what their mean is off
-    by. It is 1 to 6 or so where outputs say nothing of the targets, as blocks are alike too.
+    Successive samples are alike, so blocks tell the error; 1 to 6 or so where outputs say nothing.
     """
     outputs = chain - chain.mean(axis=1, keepdims=True)
     blocks = np.array([part.mean(axis=0) for part in np.array_split(outputs, N_BLOCKS)])

@@ -177,10 +177,7 @@ class NormalPosterior(LinearFit):
         ).calibrated(budget)
 
     def _optimum(self, facts: PublicFacts) -> gaussian_vi.GaussianVIConfig | None:
-        """Without privacy, Newton's method where nothing asks for steps and its matrices are small.
-
-        None where the stochastic steps of DPVI have to do.
-        """
+        """Without privacy, Newton's method; None where the stochastic steps of DPVI have to do."""
         likelihood, given = self._likelihood_of(facts), (self.clip_norm, self.max_iter)
         P = likelihood.n_outputs * self._n_columns(facts)
         small = P <= MANY_PARAMETERS and facts.rows * P**2 <= MOST_PRODUCTS
@@ -340,6 +337,12 @@ class VariationalLinearModel(LinearParameters, NormalPosterior):
         in which labels first occur.
     prior_scale_interval_ : tuple of two float or ndarray
         Percentiles 5 and 95 of its posterior; twice the value where it was given.
+
+    References
+    ----------
+    J. Jälkö, A. Honkela, O. Dikmen, *Differentially Private Variational Inference for Non-conjugate
+    Models*, UAI 2017. T. Kulkarni, J. Jälkö, A. Koskela, S. Kaski, A. Honkela, *Differentially
+    Private Bayesian Inference for Generalized Linear Models*, ICML 2021.
     """
 
     _: KW_ONLY

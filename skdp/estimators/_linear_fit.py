@@ -145,9 +145,9 @@ class LinearParameters(SummaryMixin):
         With ``bounds``: ``"private"`` releases where the values of each column lie and how far they
         spread (6 to 56 % of the squared GDP budget, the less the more rows and ε there are), and
         the model is of columns of mean 0 and deviation 1: its prior scale is of these, and bounds
-        that are far too wide cost little. Without an
-        intercept columns are divided by their root mean square alone. False scales columns by
-        their bounds to [-1, 1], as does a fit without privacy.
+        that are far too wide cost little. Without an intercept columns are divided by their root
+        mean square alone. False scales columns by their bounds to [-1, 1], as does a fit without
+        privacy.
     data_norm : float or "auto", default="auto"
         Euclidean norm > 0 to which the features of each row are clipped, in `fit` and in
         prediction. A public bound, never checked against the data. ``"auto"`` is √n_features, right

@@ -1,7 +1,4 @@
-"""What every estimator of a network shares: training, samples and outputs.
-
-An algorithm comes in as a value, the configuration that `_configure` returns; so does a task.
-"""
+"""What every estimator of a network shares; algorithm and task come in as values."""
 
 from __future__ import annotations
 
@@ -226,10 +223,7 @@ class NetworkEstimator(PosteriorDraws, NetworkParameters):
         return networks.parameter_names(self.module_)
 
     def _outputs(self, X: Any, parameters: np.ndarray | None = None) -> Iterator[np.ndarray]:
-        """Yield, for blocks of rows, the outputs of all members of the posterior, or of others.
-
-        Each is (k, m, n_outputs) for k of them.
-        """
+        """Yield, for blocks of rows, outputs (k, m, n_outputs) of the posterior's k members."""
         check_is_fitted(self)
         vectors = self._posterior.members if parameters is None else parameters
         # Our own network runs in double precision, where a prediction does not depend on the

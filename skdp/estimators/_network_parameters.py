@@ -58,20 +58,18 @@ class NetworkParameters(WithParts, ProtectedUnit, Resumable, WeightedRows):
         A network instead of the perceptron, or a class or a function that makes one: it gets
         n_features, which is ``X.shape[1]``, and n_outputs, a class only if it asks for them, and
         what is given as ``module__`` parameters, e.g. ``module__hidden=32``. Records reach it as
-        they are, (n, n_features) or images (n, channels, height, width) or sequences
-        (n, time, width), as floating-point numbers; integers as 64-bit integers where it takes
-        nothing else, as an `Embedding` does. It returns logits
-        (n, n_classes) without softmax, or predictions (n, n_targets). Its initial weights must not
-        have been learned from the private rows. A module is copied, and each `fit` starts from its
-        weights; parameters with ``requires_grad=False`` stay as they are. A record on which it
-        fails contributes nothing.
+        they are, (n, n_features) or images (n, channels, height, width) or sequences (n, time,
+        width), as floating-point numbers; integers as 64-bit integers where it takes nothing else,
+        as an `Embedding` does. It returns logits (n, n_classes) without softmax, or predictions
+        (n, n_targets). Its initial weights must not have been learned from the private rows. A
+        module is copied, and each `fit` starts from its weights; parameters with
+        ``requires_grad=False`` stay as they are. A record on which it fails contributes nothing.
 
         It must treat each record by itself, in training too, and keep no state: the guarantee is
         conditional on that, as ``privacy_.assumptions`` says. A module that is seen to mix is
         refused before anything is spent: in a trial on batches of 1 to 33 synthetic records of
-        scale .1 to 10, in training and in evaluation. The trial cannot see a branch on
-        other values, on other batch sizes, on the weights, on a rare random event, on the time
-        or on global state.
+        scale .1 to 10, in training and in evaluation. The trial cannot see a branch on other
+        values, other batch sizes, the weights, a rare random event, the time or global state.
     max_iter : int or "auto", default="auto"
         Number of noisy steps.
     epochs : float or None, default=None

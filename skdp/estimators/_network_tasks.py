@@ -37,18 +37,6 @@ class NetworkClassifier(AccuracyMixin, WeightedClasses, NetworkEstimator):
         per record: a record's must not depend on others, which is tried and assumed as for
         ``module``. With y (n, n_labels) of 0 and 1 each label has a loss of its own, and they are
         added up.
-    classes : array-like of shape (n_classes,) or None, default=None
-        The class labels, as a declared public fact. None reads them from y and says so in the
-        report.
-    class_weight : dict or None, default=None
-        Public weights ≥ 0 of classes, 1 for those that are not named; each clipped gradient is
-        multiplied by its own. The noise is for the largest, so it gives balance at the cost of
-        noise. ``"balanced"`` is refused: the shares of classes are private.
-
-    Attributes
-    ----------
-    classes_ : ndarray of shape (n_classes,)
-        Class labels.
     """
 
     _: KW_ONLY

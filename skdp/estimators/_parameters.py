@@ -211,33 +211,12 @@ class WithParts(BaseEstimator):
         return {k.removeprefix(prefix): v for k, v in vars(self).items() if k.startswith(prefix)}
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Parameters of the estimator, with those of its parts.
-
-        Parameters
-        ----------
-        deep : bool, default=True
-            Whether those of nested estimators are returned too.
-
-        Returns
-        -------
-        dict
-        """
+        """Parameters of the estimator, with those of its parts if ``deep``."""
         parts = {name: value for name, value in vars(self).items() if _is_of(self, name)}
         return super().get_params(deep=deep) | parts
 
     def set_params(self, **params: Any) -> Self:
-        """Set parameters of the estimator, or of its parts.
-
-        Parameters
-        ----------
-        **params : Any
-            By name; ``module__hidden`` is ``hidden`` of ``module``.
-
-        Returns
-        -------
-        estimator
-            The estimator itself.
-        """
+        """Set parameters of the estimator, or of its parts, ``module__hidden`` for instance."""
         parts = {name: value for name, value in params.items() if _is_of(self, name)}
         super().set_params(**{name: params[name] for name in params.keys() - parts})
         vars(self).update(parts)

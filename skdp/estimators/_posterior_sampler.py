@@ -96,9 +96,8 @@ class PosteriorSampler(PaidSamples, ProtectedUnit, FitParameters):
         where they cost next to nothing, and takes all rows under ``"add_or_remove_one"``.
     n_samples : int or None, default=None
         Public number of rows, or an upper bound near it. None reads it from X and says so in the
-        report. Under ``"add_or_remove_one"`` the guarantee of the Langevin sampler is for
-        data sets of at most so many rows. More are refused, and the refusal tells that there are
-        more.
+        report. Under ``"add_or_remove_one"`` the guarantee of the Langevin sampler is for data sets
+        of at most so many rows. More are refused, and the refusal tells that there are more.
 
     Attributes
     ----------
@@ -126,8 +125,8 @@ class PosteriorSampler(PaidSamples, ProtectedUnit, FitParameters):
     ----------
     Y.-X. Wang, S. Fienberg, A. Smola, *Privacy for Free: Posterior Sampling and Stochastic Gradient
     Monte Carlo*, ICML 2015. J. Bok, W. J. Su, J. Altschuler, *Shifted Interpolation for
-    Differential Privacy*, ICML 2024 (the certificate). C. L. Canonne, G. Kamath, T. Steinke,
-    *The Discrete Gaussian for Differential Privacy*, NeurIPS 2020 (coins of exact draws).
+    Differential Privacy*, ICML 2024. C. L. Canonne, G. Kamath, T. Steinke, *The Discrete Gaussian
+    for Differential Privacy*, NeurIPS 2020 (coins).
     """
 
     _declared_by: ClassVar[str] = _doubts.SCALED_BEFORE

@@ -1,21 +1,4 @@
-"""`DPAdditiveClassifier`: private curves, one per feature, with bands.
-
->>> import numpy as np
->>> from skdp import DPAdditiveClassifier
->>> rng = np.random.default_rng(0)
->>> X = rng.uniform(0, 10, (4000, 2))
->>> y = rng.random(4000) < 1 / (1 + np.exp(-3 * np.sin(X[:, 0])))
->>> classifier = DPAdditiveClassifier(
-...     epsilon=1.0, bounds=[(0, 10), (0, 10)], classes=[False, True], n_samples=4000
-... ).fit(X, y)
->>> classifier.score(X, y) > 0.75
-True
->>> curve = classifier.curve_(0)
->>> bool(curve.mean[5] > 0.5), bool(curve.mean[15] < -0.5)  # sin(1.7) and sin(4.8)
-(True, True)
->>> classifier.privacy_.epsilon <= 1.0
-True
-"""
+"""`DPAdditiveClassifier`: private curves, one per feature, with bands."""
 
 from __future__ import annotations
 
@@ -41,11 +24,8 @@ __all__ = ["Curve", "DPAdditiveClassifier", "Surface"]
 class DPAdditiveClassifier(AdditiveModel, NormalClassifier):
     """Additive logistic regression: a private curve per feature, with bands.
 
-    The log-odds are an intercept and one curve per column. A number's curve is a linear trend and
-    waves over public bins, a category's one effect per level. The scales of trends, waves and
-    levels are learned from the same releases, and there are only as many waves as the number of
-    rows and the budget let one learn, so that little is lost where curves are straight lines or
-    rows are few. The posterior is noise-aware, as in `DPVariationalLogisticRegression`.
+    The log-odds are an intercept and one curve per column, in bins or levels. The posterior is
+    noise-aware, as in `DPVariationalLogisticRegression`.
 
     Parameters
     ----------

@@ -1,26 +1,4 @@
-"""`DPAdditiveRegressor` and `DPAdditivePoissonRegressor`: private curves of numbers and of counts.
-
->>> import numpy as np
->>> from skdp import DPAdditivePoissonRegressor, DPAdditiveRegressor
->>> rng = np.random.default_rng(0)
->>> X = rng.uniform(0, 10, (4000, 2))
->>> y = 20 + 5 * np.sin(X[:, 0]) + rng.normal(0, 2, 4000)
->>> regressor = DPAdditiveRegressor(
-...     epsilon=1.0, bounds=[(0, 10), (0, 10)], target_bounds=(0, 40), n_samples=4000
-... ).fit(X, y)
->>> regressor.score(X, y) > 0.6
-True
->>> curve = regressor.curve_(0)
->>> bool(curve.mean[5] > 2), bool(curve.mean[15] < -2)  # 5 sin(1.7) and 5 sin(4.8)
-(True, True)
->>> counts = rng.poisson(np.exp(1 + np.sin(X[:, 0])))
->>> regressor = DPAdditivePoissonRegressor(
-...     epsilon=1.0, bounds=[(0, 10), (0, 10)], largest_count=20, n_samples=4000
-... ).fit(X, counts)
->>> ratio = regressor.curve_(0, scale="rate-ratio")
->>> bool(ratio.low[5] > 1 > ratio.high[15])
-True
-"""
+"""`DPAdditiveRegressor` and `DPAdditivePoissonRegressor`: private curves of numbers, of counts."""
 
 from __future__ import annotations
 
@@ -52,12 +30,9 @@ USUAL_RATE = 0.1  # of the largest count
 class DPAdditiveRegressor(AdditiveModel, NormalRegressor):
     """Additive regression of numbers: a private curve per feature, with bands.
 
-    The mean is an intercept and one curve per column, and residuals are normal. A number's curve is
-    a linear trend and waves over public bins, a category's one effect per level. The scales of
-    trends, waves and levels are learned from the same releases, and there are only as many waves as
-    the number of rows and the budget let one learn, so that little is lost where curves are
-    straight lines or rows are few. The posterior is noise-aware, as in
-    `DPVariationalLinearRegression`, for which wide target bounds cost little.
+    The mean is an intercept and one curve per column, in bins or levels, and residuals are normal.
+    The posterior is noise-aware, as in `DPVariationalLinearRegression`, for which wide target
+    bounds cost little.
 
     Parameters
     ----------
@@ -143,12 +118,9 @@ class DPAdditiveRegressor(AdditiveModel, NormalRegressor):
 class DPAdditivePoissonRegressor(AdditiveModel, NormalCounts):
     """Additive Poisson regression: a private curve per feature, with bands.
 
-    The log-mean of a count is an intercept and one curve per column. A number's curve is a linear
-    trend and waves over public bins, a category's one effect per level. The scales of trends, waves
-    and levels are learned from the same releases, and there are only as many waves as the number of
-    rows and the budget let one learn, so that little is lost where curves are straight lines or
-    rows are few. The posterior is noise-aware, as in `DPVariationalPoissonRegression`, and rows may
-    have an exposure, such as a time or an area, given to `fit`.
+    The log-mean of a count is an intercept and one curve per column, in bins or levels. The
+    posterior is noise-aware, as in `DPVariationalPoissonRegression`, and rows may have an exposure,
+    such as a time or an area, given to `fit`.
 
     Attributes
     ----------

@@ -1,20 +1,4 @@
-"""`OPSPosteriorSampler` and `OPSRegressor`: posterior samples that are private by themselves.
-
->>> import numpy as np
->>> from skdp import OPSPosteriorSampler
->>> rng = np.random.default_rng(0)
->>> X = rng.uniform(-1, 1, (1000, 2))
->>> y = rng.random(1000) < 1 / (1 + np.exp(-4 * X[:, 0]))
->>> sampler = OPSPosteriorSampler(
-...     epsilon=1.0, n_posterior_samples=5, classes=[False, True], n_samples=1000
-... ).fit(X, y)
->>> sampler.sample_posterior().shape
-(5, 3)
->>> print(f"{sampler.privacy_.epsilon:.3f}")
-1.000
->>> 0 < sampler.likelihood_power_ < 1  # each sample is of the posterior that ρn rows would give
-True
-"""
+"""`OPSPosteriorSampler` and `OPSRegressor`: posterior samples that are private by themselves."""
 
 from __future__ import annotations
 

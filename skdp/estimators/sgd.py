@@ -1,16 +1,4 @@
-"""`DPSGDClassifier` and `DPSGDRegressor`: networks trained by DP-SGD.
-
->>> import numpy as np
->>> from skdp import DPSGDClassifier
->>> rng = np.random.default_rng(0)
->>> X = rng.uniform(-1, 1, (1000, 2))
->>> y = (X[:, 0] > 0).astype(int)
->>> classifier = DPSGDClassifier(epsilon=3.0, delta=1e-5, classes=[0, 1], n_samples=1000).fit(X, y)
->>> classifier.score(X, y) > 0.8
-True
->>> print(f"{classifier.privacy_.epsilon:.2f}")
-3.00
-"""
+"""`DPSGDClassifier` and `DPSGDRegressor`: networks trained by DP-SGD."""
 
 from __future__ import annotations
 

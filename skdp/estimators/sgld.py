@@ -1,16 +1,4 @@
-"""`DPSGLDClassifier` and `DPSGLDRegressor`: samples of a network's weights by DP-SGLD.
-
->>> import numpy as np
->>> from skdp import DPSGLDClassifier
->>> rng = np.random.default_rng(0)
->>> X = rng.uniform(-1, 1, (1000, 2))
->>> y = (X[:, 0] > 0).astype(int)
->>> classifier = DPSGLDClassifier(epsilon=3.0, classes=[0, 1], n_samples=1000).fit(X, y)
->>> classifier.score(X, y) > 0.8
-True
->>> classifier.sample_predictive(X, n_samples=20).shape  # how sure are we of each probability?
-(20, 1000, 2)
-"""
+"""`DPSGLDClassifier` and `DPSGLDRegressor`: samples of a network's weights by DP-SGLD."""
 
 from __future__ import annotations
 
@@ -96,6 +84,11 @@ class DPSGLD(NetworkEstimator):
 
     Notes
     -----
+    The chain takes steps θ ← θ + η_t [(1/B) Σ clip(g_i) − ∇r(θ)/N] + N(0, 2Tη_t/N · I) on Poisson
+    batches of expected size B of the N rows, with a Gaussian prior ∝ exp(−r). Its noise is both
+    that of Langevin dynamics at temperature T and that of differential privacy: the budget sets the
+    temperature. Predictions are averaged over the iterates kept after burn-in.
+
     σ_t = (B/C) √(2T/(Nη_t)) is the noise multiplier of step t, so T = σ_t² C² N η_t/(2B²)
     (Knolle et al. 2021; Li et al. 2019). The paper accounts by a central limit theorem, which can
     understate ε: ``accountant="gdp_clt"`` repeats that, and its report says that it is no bound.
@@ -183,11 +176,6 @@ class DPSGLDClassifier(NetworkClassifier, DPSGLD):
     A perceptron, or any torch module, whose iterates under stochastic gradient Langevin dynamics
     are private samples of its weights; predictions are averaged over them.
 
-    The chain takes steps θ ← θ + η_t [(1/B) Σ clip(g_i) − ∇r(θ)/N] + N(0, 2Tη_t/N · I) on Poisson
-    batches of expected size B of the N rows, with a Gaussian prior ∝ exp(−r). Its noise is both
-    that of Langevin dynamics at temperature T and that of differential privacy: the budget sets the
-    temperature. Predictions are averaged over the iterates kept after burn-in.
-
     Examples
     --------
     >>> from sklearn.datasets import load_digits
@@ -225,11 +213,6 @@ class DPSGLDRegressor(NetworkRegressor, DPSGLD):
     A perceptron, or any torch module, with normal errors of standard deviation 1 on the scale that
     the network works on; its iterates under stochastic gradient Langevin dynamics are private
     samples of its weights, and predictions are averaged over them.
-
-    The chain takes steps θ ← θ + η_t [(1/B) Σ clip(g_i) − ∇r(θ)/N] + N(0, 2Tη_t/N · I) on Poisson
-    batches of expected size B of the N rows, with a Gaussian prior ∝ exp(−r). Its noise is both
-    that of Langevin dynamics at temperature T and that of differential privacy: the budget sets the
-    temperature. Predictions are averaged over the iterates kept after burn-in.
 
     Examples
     --------

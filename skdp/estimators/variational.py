@@ -1,20 +1,4 @@
-"""`DPVariationalLogisticRegression`: Bayesian logistic regression by private variational inference.
-
->>> import numpy as np
->>> from skdp import DPVariationalLogisticRegression
->>> rng = np.random.default_rng(0)
->>> X = rng.uniform(-1, 1, (1000, 2))
->>> y = rng.random(1000) < 1 / (1 + np.exp(-4 * X[:, 0]))
->>> classifier = DPVariationalLogisticRegression(
-...     epsilon=1.0, delta=1e-5, classes=[False, True], n_samples=1000
-... ).fit(X, y)
->>> classifier.score(X, y) > 0.75
-True
->>> classifier.sample_posterior(100).shape
-(100, 3)
->>> print(f"{classifier.privacy_.epsilon:.3f}")
-1.000
-"""
+"""`DPVariationalLogisticRegression`: Bayesian logistic regression, differentially private."""
 
 from __future__ import annotations
 
@@ -53,8 +37,8 @@ class DPVariationalLogisticRegression(NormalClassifier, VariationalLinearModel):
         report the sandwich covariance: intervals then are of the parameter at which the expected
         score is 0, whether or not the model is true. The score is (y − σ(θ·x))x, weighted so that
         its norm is at most ``clip_norm_`` whatever y is. For two classes and the noise-aware
-        inference.
-        ``"auto"`` is False: intervals of persons then take the rows of each to be nearly alike.
+        inference. ``"auto"`` is False: intervals of persons then take the rows of each to be nearly
+        alike.
     clip_norm : float or "auto", default="auto"
         Bound > 0 on the norm of each record's part of a gradient. ``"auto"`` follows the public
         ratio of the DP noise to that of the data; with ``"dpvi"`` it is half the bound that the
@@ -76,20 +60,16 @@ class DPVariationalLogisticRegression(NormalClassifier, VariationalLinearModel):
     has got to, the slope of the gradient where it ends, and the number of rows that were longer
     than ``data_norm``, all under one (epsilon, delta). The posterior is in
     `skdp.algorithms.noise_aware.glm`; that of K classes is along K - 1 contrasts of them, and
-    coefficients of the classes add up to 0. Without ``bounds`` nothing is released of each
-    column: predictions take columns to spread alike, as the norm of rows says, and intervals do
-    not, so that a coefficient of a column whose spread the noise hides has a wide one. Means over
+    coefficients of the classes add up to 0. Without ``bounds`` nothing is released of each column:
+    predictions take columns to spread alike, as the norm of rows says, and intervals do not, so
+    that a coefficient of a column whose spread the noise hides has a wide one. Means over
     `sample_predictive` are those of predictions, and `sample_posterior` has the intervals. With
-    ``robust=True`` a draw of the scatter of the scores is in the place of what the model says of
-    it.
+    ``robust=True`` a draw of the scatter of the scores is in the place of what the model says.
 
     References
     ----------
-    J. Jälkö, A. Honkela, O. Dikmen, *Differentially Private Variational Inference for
-    Non-conjugate Models*, UAI 2017. J. Jälkö, L. Prediger, A. Honkela, S. Kaski, *DPVIm:
-    Differentially Private Variational Inference Improved*, TMLR 2023. T. Kulkarni, J. Jälkö, A.
-    Koskela, S. Kaski, A. Honkela, *Differentially Private Bayesian Inference for Generalized Linear
-    Models*, ICML 2021.
+    J. Jälkö, L. Prediger, A. Honkela, S. Kaski, *DPVIm: Differentially Private Variational
+    Inference Improved*, TMLR 2023.
 
     Examples
     --------

@@ -1,20 +1,4 @@
-"""`DPVariationalModel`: private variational inference for a model that the user writes.
-
->>> import numpy as np
->>> import torch
->>> from skdp import DPVariationalModel
->>> def log_likelihood(theta, x):  # a normal with unknown mean and scale
-...     z = (x[:, 0] - theta[0]) / theta[1].exp()
-...     return -0.5 * z**2 - theta[1]
->>> X = np.random.default_rng(0).normal(1.0, 2.0, (2000, 1))
->>> model = DPVariationalModel(
-...     log_likelihood, 2, prior=3.0, n_samples=2000, parameter_names=["mean", "log scale"]
-... ).fit(X)
->>> bool(abs(model.mean_[0] - 1.0) < 0.5)
-True
->>> print(f"{model.privacy_.epsilon:.3f}")
-1.000
-"""
+"""`DPVariationalModel`: private variational inference for a model that the user writes."""
 
 from __future__ import annotations
 

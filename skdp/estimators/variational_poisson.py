@@ -1,19 +1,4 @@
-"""`DPVariationalPoissonRegression`: Bayesian regression of counts, differentially private.
-
->>> import numpy as np
->>> from skdp import DPVariationalPoissonRegression
->>> rng = np.random.default_rng(0)
->>> X = rng.uniform(-1, 1, (2000, 2))
->>> y = rng.poisson(np.exp(1 + X[:, 0]))
->>> regression = DPVariationalPoissonRegression(
-...     epsilon=3.0, delta=1e-5, largest_count=20, n_samples=2000
-... ).fit(X, y)
->>> regression.score(X, y) > 0.2
-True
->>> mean, deviation = regression.predict(X[:5], return_std=True)
->>> mean.shape, deviation.shape
-((5,), (5,))
-"""
+"""`DPVariationalPoissonRegression`: Bayesian regression of counts, differentially private."""
 
 from __future__ import annotations
 
@@ -199,12 +184,6 @@ class DPVariationalPoissonRegression(NormalCounts, VariationalLinearModel):
     coef_ : ndarray
         Posterior mean of the coefficients, (n_features,).
 
-    References
-    ----------
-    T. Kulkarni, J. Jälkö, A. Koskela, S. Kaski, A. Honkela, *Differentially Private Bayesian
-    Inference for Generalized Linear Models*, ICML 2021. J. Jälkö, A. Honkela, O. Dikmen,
-    *Differentially Private Variational Inference for Non-conjugate Models*, UAI 2017.
-
     Examples
     --------
     >>> import numpy as np
@@ -224,8 +203,7 @@ class DPVariationalPoissonRegression(NormalCounts, VariationalLinearModel):
 def _exposures(exposure: Given, n_rows: int) -> tuple[np.ndarray | float, np.ndarray | float]:
     """Logarithms (n_rows, 1) of exposures up to 1, and the others (n_rows,); 1 in their places.
 
-    Rates are cut between the two: ``largest_count`` bounds those of exposures as in the fit, of
-    which 1 is one, and a thousand times as long a time may have a thousand times as many.
+    ``largest_count`` cuts rates for exposures up to 1, as in the fit; larger ones may have more.
     """
     if exposure is None:
         return 0.0, 1.0

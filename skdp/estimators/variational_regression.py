@@ -1,20 +1,4 @@
-"""`DPVariationalLinearRegression`: private, noise-aware Bayesian linear regression.
-
->>> import numpy as np
->>> from skdp import DPVariationalLinearRegression
->>> rng = np.random.default_rng(0)
->>> X = rng.uniform(-1, 1, (2000, 2))
->>> y = 10 + 4 * X[:, 0] + rng.normal(0, 0.5, 2000)
->>> regressor = DPVariationalLinearRegression(
-...     epsilon=1.0, delta=1e-5, target_bounds=(0, 20), n_samples=2000
-... ).fit(X, y)
->>> regressor.score(X, y) > 0.9
-True
->>> regressor.sample_posterior(100).shape
-(100, 4)
->>> print(f"{regressor.privacy_.epsilon:.3f}")
-1.000
-"""
+"""`DPVariationalLinearRegression`: private, noise-aware Bayesian linear regression."""
 
 from __future__ import annotations
 

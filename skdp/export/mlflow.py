@@ -1,11 +1,9 @@
 """Models in MLflow with their privacy statement beside them.
 
-`log_model` is ``mlflow.sklearn.log_model`` with skdp's types trusted, and with what `privacy_of`
-says of the model: the report as JSON for `skdp-verify`, the statement as Markdown for readers, and
-ε, δ and validity as metrics and tags, by which models can be found.
-
-It logs nothing else. ``mlflow.sklearn.autolog`` does: scores on the private rows of each fit, and a
-digest of them, which no ε covers. `log_model` warns where it is on.
+`log_model` adds to ``mlflow.sklearn.log_model`` the report as JSON for `skdp-verify`, the statement
+as Markdown, and ε, δ and validity as metrics and tags, by which models can be found. It logs
+nothing else. ``mlflow.sklearn.autolog`` does: scores on the private rows of each fit, and a digest
+of them, which no ε covers; `log_model` warns where it is on.
 """
 
 from __future__ import annotations

@@ -1,12 +1,9 @@
 """Scalers, linear and additive models in ONNX: a fitted pipeline that predicts without Python.
 
-`to_onnx` teaches skl2onnx these classes, and has it convert the rest of a pipeline. What is
-computed is what ``transform``, ``predict_proba`` and ``predict`` compute, in double precision:
-class probabilities are averaged over the posterior, by other nodes than in Python, and agree
-within 1e-7. Install ``skdp[onnx]``.
-
-An ONNX file holds no privacy statement. `to_onnx` writes it into the metadata of the model, under
-``privacy``, as JSON.
+`to_onnx` teaches skl2onnx (``skdp[onnx]``) these classes, and has it convert the rest of a
+pipeline. The model computes what ``transform``, ``predict_proba`` and ``predict`` do, in double
+precision: class probabilities are averaged over the posterior by other nodes, and agree within
+1e-7. The privacy statement is in its metadata under ``privacy``, as JSON.
 """
 
 from __future__ import annotations

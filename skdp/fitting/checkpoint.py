@@ -1,21 +1,17 @@
 """Checkpoints: a run that was killed goes on with the same releases, and is charged once.
 
-Two files. The *checkpoint* holds the state after some step: a function of what was released. The
-*key file* beside it (``.key``, mode 0600) holds what noise, batches and masks of the steps to come
-are functions of. So a step that was under way when the process died is made again with the same
-noise, on the same batch, at the same parameters: the same value, not another release.
+The *checkpoint* holds the state after some step: a function of what was released. The *key file*
+beside it (``.key``, mode 0600) holds what noise, batches and masks of the steps to come are
+functions of, and moves on with each checkpoint: who reads it learns the noise of later steps alone.
+A step that was under way when the process died is made again, the same value and not another
+release.
 
     k_{t+1} = H(k_t),    noise, coins and masks of step t: streams keyed by H'(k_t)
 
-With each checkpoint the key file moves on: who reads it learns the noise of later steps, and of
-none before. Fresh noise would need no key on the disk, but only a run of which nothing was seen
-since its checkpoint, and which is resumed once: a copied file or a second resumption would be
-further releases that were not paid for.
-
-What must be as it was is compared before the charge: versions, threads, and MACs of rows and
-parameters (`skdp.fitting.object_mac`) under the key file's secret. And before the noise of a step
-is drawn, a MAC of its exact sum is appended to the key file: a step that is made again must have
-that sum, bit by bit, or the run ends there. Files are replaced as a whole, and no file is a pickle.
+Before the charge versions, threads, and MACs of rows and parameters (`skdp.fitting.object_mac`) are
+compared. Before the noise of a step is drawn, a MAC of its exact sum is appended to the key file: a
+step that is made again must have that sum, bit by bit, or the run ends there. Files are replaced as
+a whole, and no file is a pickle. Why so: docs/privacy.md, section 12.
 
 >>> from skdp.fitting.run_streams import RunStreams
 >>> streams = RunStreams(bytes(32), bytes(32), step=0)
@@ -58,9 +54,8 @@ _WORDS = "Key of a private fit that has not ended: as secret as its rows. The fi
 class Checkpoint:
     """The files of one run: found, to be resumed, or to be made.
 
-    The ledger's entry has its random ``name``; ``streams`` are there once it has begun; ``notes``,
-    functions of what was released, are kept with the state; ``charged`` is whether it has been, or
-    may have been.
+    The ledger's entry has its random ``name``. ``notes``, functions of what was released, are kept
+    with the state; ``charged`` is whether it has been, or may have been.
     """
 
     def __init__(self, path: Any, every: int, parameters: dict[str, Any]) -> None:

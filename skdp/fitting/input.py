@@ -1,7 +1,4 @@
-"""Arrays checked by scikit-learn, with errors that never quote a value of them.
-
-Scores of given rows are here too: they check y.
-"""
+"""Arrays checked by scikit-learn, with errors that never quote a value of them."""
 
 from __future__ import annotations
 
@@ -300,8 +297,8 @@ _N_ROWS = re.compile(r"(?<=shape=\()\d+|(?<=shape \()\d+|(?<=shape was \()\d+|: 
 def without_data(instead: str | None = None, *, n_is_public: bool = True) -> Iterator[None]:
     """Let no error and no numerical warning of what reads an input quote a value of it.
 
-    What scikit-learn and numpy are known to say is passed on, or else ``instead`` is said; of a
-    number of rows that is private, nothing.
+    What libraries are known to say is passed on, unless it tells of an n that is private; else
+    ``instead`` is said.
     """
     try:
         with np.errstate(all="ignore"):  # a warning would tell of a value

@@ -2,21 +2,10 @@
 
 A run that is resumed makes steps again with the same noise. If it computed another sum, the two
 would differ by what no noise covers. So its parameters are compared by an encoding that is
-injective on a closed grammar; whatever lies outside the grammar is refused, never approximated.
+injective on a closed grammar, which docs/privacy.md, section 12, states with what follows from it
+and what is assumed; whatever lies outside the grammar is refused, never approximated.
 
     same encoding  =>  isomorphic object graphs: types, leaves bit by bit, order, and *sharing*
-
-- Leaves are encoded by exact type and bits, arrays and tensors by numbers, shape and strides, and
-  by which of the memory met before they overlap.
-- Any other object has a number, that of its first visit; met again, it is that number.
-- Instances are all of their memory: attributes, slots, and what their C-level base holds. What a
-  class of the user's says of itself (``__getstate__``, ``__reduce__``) is not asked.
-- Functions are their code, defaults, closure and attributes, and the globals that the code names,
-  followed into modules of the user's. Code that could name more (``eval``, ``globals``) is refused.
-- What is imported from an installed package is its name and the package's version, if the name
-  still leads to it.
-
-`docs/privacy.md`, section 12, states what follows and what is assumed.
 
 >>> from skdp.fitting.object_mac import described
 >>> a, b = [1.0], [1.0]
@@ -46,21 +35,8 @@ from skdp.fitting import object_kinds as kinds
 def described(secret: bytes, value: Any) -> str:
     """Return a keyed hash (HMAC-SHA256) of all that an object is.
 
-    Parameters
-    ----------
-    secret : bytes
-        Without it the hash tells nothing of the object.
-    value : Any
-        A parameter: numbers, text, arrays, tensors, functions, classes, objects of these.
-
-    Returns
-    -------
-    str
-
-    Raises
-    ------
-    ValueError
-        If the object, or something that it refers to, cannot be told from another.
+    Without the secret it tells nothing of the object. One that it cannot tell from another, or that
+    refers to such a one, is a ValueError.
     """
     walk = _Walk(secret)
     try:

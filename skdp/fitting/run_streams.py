@@ -22,9 +22,9 @@ from skdp.fitting.validate import expected
 class RunStreams(Streams):
     """Streams of a run that can be resumed: those of a step are a function of a key and its number.
 
-    ``run`` keys the streams that are no step's, ``chain`` those of the step with which it begins.
-    ``keep`` is called with a number of steps done and with what makes the state after them,
-    ``seen`` with a step and its exact sum, before noise is drawn for it.
+    ``run`` keys the streams that are no step's, ``chain`` those of the first step. ``keep`` gets
+    the number of steps done and what makes the state; ``seen`` a step's exact sum, before its
+    noise.
     """
 
     by_step = True

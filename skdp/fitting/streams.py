@@ -183,13 +183,7 @@ class _BoxMuller:
 
 
 class Streams:
-    """The streams of one fit, one per purpose, all from one master key.
-
-    Parameters
-    ----------
-    seed_material : bytes or None
-        None keys the streams from the operating system; see `seed_material` for the other case.
-    """
+    """The streams of one fit, one per purpose, from one master key: the system's, or a seed's."""
 
     by_step = False  # whether each step has streams of its own; see `skdp.fitting.checkpoint`
     first = 0  # step with which the run begins

@@ -14,10 +14,10 @@ from skdp.fitting.types import Estimator
 
 
 def check_columns(estimator: Estimator, X: Any, *, reset: bool) -> dict[Any, np.ndarray]:
-    """Validate the columns of X, which may be a frame of pandas or polars with missing values.
+    """Validate columns, of an array or a frame of pandas or polars; return the values (n,) of each.
 
-    The estimator learns their number and names, with ``reset``, or is held to them. Return the
-    values (n,) of each by its name in a frame, and by its position else; no error quotes one.
+    Values may be missing, and are named as in a frame or by position; no error quotes one. With
+    ``reset`` the estimator learns number and names, and is held to them without.
     """
     with checking(estimator, X, fit=reset) as least:
         if not is_frame(X):

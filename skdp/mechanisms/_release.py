@@ -58,13 +58,6 @@ class Mechanism(Generic[Answer]):
             that it is raised at all depends on them, so bound each record before summing.
         BudgetExceededError
             If an open ledger refuses the release; the values have not been used then.
-
-        Examples
-        --------
-        >>> from skdp.mechanisms import GaussianMechanism
-        >>> noisy = GaussianMechanism(record_norm=1.0, scale=1.0).release([1.0, 2.0])
-        >>> bool((noisy % 2.0**-20 == 0).all())
-        True
         """
         exact = self._checked(values)
         return self._released(exact, charged_stream(self, stream, charged))
@@ -137,10 +130,9 @@ def numbers(values: ArrayLike) -> np.ndarray:
 def charged_stream(
     mechanism: Mechanism[Any], stream: SecureStream | None, charged: bool
 ) -> SecureStream:
-    """Charge a release to open ledgers, unless it has been charged; return its random stream.
+    """Charge a release to open ledgers, unless it has been, and return its random stream.
 
-    The last thing before the values are used. Without a stream a new one is keyed by the operating
-    system; whoever gives one may know its key, so the charge is then only nominal.
+    The last thing before the values are used. Who gives a stream may know its key: nominal then.
     """
     if stream is not None and not isinstance(stream, SecureStream):
         raise expected("a SecureStream or None", "None is the safe choice", stream=stream)

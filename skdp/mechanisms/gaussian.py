@@ -1,28 +1,10 @@
 """`GaussianMechanism`: a vector, once, with normal noise calibrated to a budget.
 
 The noise hides any change of Euclidean length Δ₂ in the vector. With μ = Δ₂/scale the release is
-exactly μ-GDP; the least noise for (ε, δ) inverts Balle & Wang's (2018) exact δ(ε). The textbook
-scale Δ₂ √(2 ln(1.25/δ))/ε is kept by name, to compare with: it needs 1.3 times the noise at ε = 1,
-and beyond ε = 1 its proof does not hold.
-
->>> import numpy as np
->>> from skdp.mechanisms import GaussianMechanism
->>> mechanism = GaussianMechanism.from_budget(epsilon=1.0, delta=1e-5, record_norm=1.0)
->>> round(mechanism.scale, 4)
-3.7306
->>> classic = GaussianMechanism.from_budget(
-...     epsilon=1.0, delta=1e-5, record_norm=1.0, method="classic"
-... )
->>> round(classic.scale, 4)
-4.8448
->>> mechanism.release(np.zeros(3)).shape
-(3,)
-
-References
-----------
-B. Balle, Y.-X. Wang, *Improving the Gaussian Mechanism for Differential Privacy*, ICML 2018.
-C. Dwork, A. Roth, *The Algorithmic Foundations of Differential Privacy*, 2014 (Theorem A.1).
-I. Mironov, *On Significance of the Least Significant Bits for Differential Privacy*, CCS 2012.
+exactly μ-GDP; the least noise for (ε, δ) inverts the exact δ(ε) of Balle & Wang (*Improving the
+Gaussian Mechanism for Differential Privacy*, ICML 2018). The textbook scale Δ₂ √(2 ln(1.25/δ))/ε
+(Dwork & Roth, *The Algorithmic Foundations of Differential Privacy*, 2014, Theorem A.1) is kept by
+name, to compare with: it needs 1.3 times the noise at ε = 1, beyond which its proof does not hold.
 """
 
 from __future__ import annotations
@@ -56,8 +38,8 @@ class GaussianMechanism(AdditiveMechanism):
     fact.
 
     The guarantee is that of real-valued noise. Floating-point noise cannot reach every number, and
-    which ones it misses depends on the value (Mironov 2012). So the noisy value is rounded to a
-    public grid of about 1e-6 of the scale, which hides the low-order bits where this shows: a
+    which ones it misses depends on the value (Mironov, CCS 2012). So the noisy value is rounded to
+    a public grid of about 1e-6 of the scale, which hides the low-order bits where this shows: a
     mitigation, not a proof. It does nothing for values beyond 2³¹ times the scale, whose
     neighbouring doubles are farther apart than the grid.
 

@@ -2,21 +2,8 @@
 
 Counts are integers, and so can their noise be: of law ∝ exp(−|x|/b), which falls by at most
 exp(Δ₁/b) over a distance of Δ₁ in the L1 norm. So b = Δ₁/ε gives ε-DP, with less noise than the
-Laplace law of the same ε (Ghosh, Roughgarden & Sundararajan 2009), and no double is involved.
-
->>> from skdp.mechanisms import GeometricMechanism
->>> counts = GeometricMechanism(record_norm=1, epsilon=0.5)
->>> counts.release([10, 20, 30]).dtype
-dtype('int64')
->>> round(counts.standard_deviation, 3)  # √8 = 2.828 for Laplace noise
-2.799
-
-References
-----------
-A. Ghosh, T. Roughgarden, M. Sundararajan, *Universally Utility-Maximizing Privacy Mechanisms*,
-STOC 2009.
-C. L. Canonne, G. Kamath, T. Steinke, *The Discrete Gaussian for Differential Privacy*, NeurIPS
-2020 (exact samples).
+Laplace law of the same ε (Ghosh, Roughgarden & Sundararajan, STOC 2009), and no double in it:
+samples are those of Canonne, Kamath & Steinke (NeurIPS 2020).
 """
 
 from __future__ import annotations

@@ -1,20 +1,8 @@
 """`LaplaceMechanism`: a vector, once, with Laplace noise: pure ε-DP, no δ.
 
 The density of the noise falls by at most e^(Δ₁/b) over a distance of Δ₁ in the L1 norm, so b = Δ₁/ε
-gives ε-DP (Dwork et al. 2006).
-
->>> from skdp.mechanisms import LaplaceMechanism
->>> counts = LaplaceMechanism.from_budget(epsilon=0.5, record_norm=1.0)
->>> counts.scale
-2.0
->>> counts.release([10, 20, 30]).shape
-(3,)
-
-References
-----------
-C. Dwork, F. McSherry, K. Nissim, A. Smith, *Calibrating Noise to Sensitivity in Private Data
-Analysis*, TCC 2006.
-I. Mironov, *On Significance of the Least Significant Bits for Differential Privacy*, CCS 2012.
+gives ε-DP (Dwork, McSherry, Nissim & Smith, *Calibrating Noise to Sensitivity in Private Data
+Analysis*, TCC 2006).
 """
 
 from __future__ import annotations

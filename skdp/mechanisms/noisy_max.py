@@ -3,17 +3,8 @@
 Each sum has geometric noise added, and the place of the largest is told. That costs no more for a
 hundred sums than for two: a record moves all of them together, and for one of them to win, given
 the noise of the others, its own noise has to pass a number that moves by the range of the record's
-contributions at most.
-
->>> from skdp.mechanisms import NoisyMaxMechanism
->>> NoisyMaxMechanism(record_range=1, epsilon=1.0).release([10, 80, 30])
-1
-
-References
-----------
-R. McKenna, D. Sheldon, *Permute-and-Flip: A New Mechanism for Differentially Private Selection*,
-NeurIPS 2020. Z. Ding et al., *The Permute-and-Flip Mechanism is Identical to
-Report-Noisy-Max with Exponential Noise*, 2021 (arXiv:2105.07260).
+contributions at most. See McKenna & Sheldon, *Permute-and-Flip*, NeurIPS 2020, and Ding et al.,
+*The Permute-and-Flip Mechanism is Identical to Report-Noisy-Max with Exponential Noise*, 2021.
 """
 
 from __future__ import annotations
@@ -70,8 +61,9 @@ class NoisyMaxMechanism(Mechanism[int]):
     Examples
     --------
     >>> from skdp.mechanisms import NoisyMaxMechanism
-    >>> NoisyMaxMechanism(1, epsilon=0.5).event()
-    PureDpEvent(epsilon=0.5)
+    >>> mechanism = NoisyMaxMechanism(record_range=1, epsilon=1.0)
+    >>> mechanism.release([10, 80, 30]), mechanism.event()
+    (1, PureDpEvent(epsilon=1.0))
     """
 
     record_range: int

@@ -1,24 +1,11 @@
 """`QuantileMechanism`: one quantile of a column, by the exponential mechanism on a declared range.
 
 A sample quantile is one of the records, and it can move over the whole range when one record
-changes, so noise would dominate it. Smith (2011) instead draws the answer: a point t of the
-declared range has weight e^(-rate · d(t)), with d(t) the number of records by which t misses the
-rank q m. A record moves d by one or less, so the law of the answer hardly moves; records near the
-quantile never show.
-
->>> import numpy as np
->>> from skdp.mechanisms import QuantileMechanism
->>> ages = np.repeat(np.arange(20, 80), 50)
->>> median = QuantileMechanism(quantile=0.5, lower=0, upper=120, epsilon=1.0)
->>> bool(48 < median.release(ages) < 52)
-True
-
-References
-----------
-A. Smith, *Privacy-preserving Statistical Estimation with Optimal Convergence Rates*, STOC 2011.
-F. McSherry, K. Talwar, *Mechanism Design via Differential Privacy*, FOCS 2007.
-J. Dong, D. Durfee, R. Rogers, *Optimal Differential Privacy Composition for Exponential
-Mechanisms*, ICML 2020 (bounded range).
+changes, so noise would dominate it. Smith (*Privacy-preserving Statistical Estimation with Optimal
+Convergence Rates*, STOC 2011; McSherry & Talwar, FOCS 2007) instead draws the answer: a point t of
+the declared range has weight e^(-rate · d(t)), with d(t) the number of records by which t misses
+the rank q m. A record moves d by one or less, so the law of the answer hardly moves; records near
+the quantile never show.
 """
 
 from __future__ import annotations
@@ -147,9 +134,12 @@ class QuantileMechanism(Mechanism[float]):
 
     Examples
     --------
+    >>> import numpy as np
     >>> from skdp.mechanisms import QuantileMechanism
-    >>> QuantileMechanism(quantile=0.75, lower=0.0, upper=1.0, epsilon=1.0).sensitivity
-    1.5
+    >>> ages = np.repeat(np.arange(20, 80), 50)
+    >>> median = QuantileMechanism(quantile=0.5, lower=0, upper=120, epsilon=1.0)
+    >>> bool(48 < median.release(ages) < 52)
+    True
     """
 
     quantile: float
@@ -221,7 +211,8 @@ class QuantileMechanism(Mechanism[float]):
         -----
         dp-accounting 0.6 has no event for the exponential mechanism. Laplace noise does *not* bound
         every ε-DP mechanism (randomised response is worse), but it does bound those whose log-ratio
-        has a range of at most ε, as here. For these (Dong, Durfee & Rogers 2020), with x = (ε-e)/2,
+        has a range of at most ε, as here. For these (Dong, Durfee & Rogers, ICML 2020), with x =
+        (ε-e)/2,
 
             δ(e) ≤ (1 - exp(-x))²/(1 - exp(-ε)) ≤ 1 - exp(-x) = δ of Laplace noise, 0 ≤ e ≤ ε,
 

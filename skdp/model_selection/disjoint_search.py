@@ -108,15 +108,14 @@ class DPDisjointSearch(PrivateSearch):
     or twenty draws for `DPVariationalLogisticRegression` had a lower log-loss than its defaults on
     at most one of seven tabular tasks, by less than 0.001. Draws of the learning rate and the
     clipping norm of a `DPSGDClassifier`, a tenth of the rows to tune, did worse than its defaults
-    on 540 and 2900 rows (0.73 to 0.98 for 0.63, and 0.69 to 0.71 for 0.59), and better on 13 000
-    and 34 000 (0.46 to 0.47 for 0.50, and 0.34 to 0.41 for 0.42). They did better than one draw
-    with the whole budget on all four, and than `DPRandomizedSearch` of 10 trials on the second and
-    the third (3 to 5 splits each; benchmarks/private_search.py).
+    on 540 and 2900 rows, and better on 13 000 and 34 000 (benchmarks/private_search.py;
+    docs/workflows.md). They did better than one draw with the whole budget on all
+    four.
 
-    *Fewer rows and more noise.* Candidates are judged by fits on ``tuning_share`` of the rows with
-    μ/√K, so the winner may be too timid for the final fit: a share of 0.3 was better than 0.1 on
-    the two small tables above, and worse on the two large ones. Of batches ``batch_size`` keeps the
-    size and ``sampling_rate`` the share.
+    Candidates are judged by fits on ``tuning_share`` of the rows with μ/√K, so the winner may be
+    too timid for the final fit: a share of 0.3 was better than 0.1 on the two small tables above,
+    and worse on the two large ones. Of batches ``batch_size`` keeps the size and ``sampling_rate``
+    the share.
 
     Examples
     --------

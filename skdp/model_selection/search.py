@@ -136,14 +136,12 @@ class DPRandomizedSearch(PrivateSearch):
     share of a private score is the mean of its rows' scores less ½, and the divisor is their public
     number: those with many rows weigh no more than others, in this score and not in the fits.
 
-    *Is it worth its cost?* Seldom where the defaults are good, because a search uses nearly half
-    of the budget. At (2, 1e-5), searches over the clipping norm, the prior and the steps of
-    `DPVariationalLogisticRegression` did no better in log-loss than its defaults on at least six
-    of seven tabular tasks, and searches over the learning rate and the clipping norm of a
-    `DPSGDClassifier` did worse on both of two. It pays where no good value is known and a bad
-    one costs much: against *one* draw from the same distributions with the whole budget, the search
-    of 10 trials took the log-loss of the network from 1.69 to 0.97 and from 0.93 to 0.59
-    (benchmarks/private_search.py).
+    *Is it worth its cost?* Seldom where the defaults are good, because a search uses nearly half of
+    the budget: at (2, 1e-5) it did no better than the defaults of
+    `DPVariationalLogisticRegression` on at least six of seven tabular tasks, and worse than those
+    of `DPSGDClassifier` on both of two. It pays where no good value is known: against *one* draw
+    with the whole budget, 10 trials took the log-loss of the network from 1.69 to 0.97 and from
+    0.93 to 0.59 (benchmarks/private_search.py).
 
     References
     ----------

@@ -1,4 +1,4 @@
-"""The law of the number of trials of a private selection (Papernot & Steinke 2022).
+"""The law of the number of trials of a private selection (Papernot & Steinke 2022, Definition 1).
 
 Reporting the best of a *fixed* number of private fits costs as much as reporting all of them. If
 the number is random, from a law that makes it hard to guess, and is never shown, the best of many
@@ -16,11 +16,6 @@ infinity   Poisson                     cheapest for two or three, most expensive
 >>> law = TrialLaw(mean=10.0, shape=0.0)
 >>> law.pmf([1, 2, 3]).round(3)
 array([0.269, 0.131, 0.085])
-
-References
-----------
-N. Papernot, T. Steinke, *Hyperparameter Tuning with Renyi Differential Privacy*, ICLR 2022
-(arXiv:2110.03620), Definition 1.
 """
 
 from __future__ import annotations
@@ -42,15 +37,7 @@ _BLOCK = 256  # draws at a time
 
 @dataclass(frozen=True)
 class TrialLaw:
-    """Law of a random number of trials.
-
-    Parameters
-    ----------
-    mean : float
-        E[K]: 1, or at least 1.001.
-    shape : float
-        η: 0, a number in [0.01, 1000], or infinity.
-    """
+    """Law of a random number of trials: E[K] is 1 or at least 1.001, η 0, in [.01, 1000] or ∞."""
 
     mean: float
     shape: float

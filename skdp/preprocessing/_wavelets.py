@@ -149,10 +149,7 @@ def scattered(images: Tensor, bank: _Bank, order: int) -> Iterator[Tensor]:
 
 
 def _moduli(spectra: Tensor, wavelets: Tensor, r: int) -> Tensor:
-    """Moduli (..., L, m, n) of the wavelets' parts of signals (..., M, N), of each 2^r-th pixel.
-
-    At each frequency that is left, 4^r numbers of a signal times (4^r, L) of the wavelets.
-    """
+    """Moduli (..., L, m, n) of the wavelets' parts of signals (..., M, N), of each 2^r-th pixel."""
     *first, M, N = spectra.shape
     L, b, m, n = len(wavelets), 2**r, M >> r, N >> r
     if r == 0:

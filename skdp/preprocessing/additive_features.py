@@ -28,9 +28,8 @@ class AdditiveFeatures(DeclaredColumns, RowByRow, TransformerMixin, BaseEstimato
     those of `DPAdditiveClassifier`, or B-splines, or one column per bin, and a missing value has a
     feature of its own.
 
-    **Privacy.** No cost: `fit` reads the names and the number of columns, and learns nothing
-    from the rows. Bounds, edges and levels are public facts, and must not be computed from the
-    data.
+    **Privacy.** No cost: `fit` reads the names and the number of columns, and learns nothing from
+    the rows. Bounds, edges and levels are public facts, and must not be computed from the data.
 
     Parameters
     ----------

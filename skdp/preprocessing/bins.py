@@ -23,9 +23,9 @@ ENCODINGS, MOST_BINS = ("onehot", "ordinal"), 1024
 class DPBins(QuantileScaler):
     """Cut each feature at private quantiles into bins that hold about as many rows each.
 
-    For features of unknown distribution, before a linear model or a model of trees. The
-    declared bounds may be absurdly wide: their width costs its logarithm. Missing values (NaN)
-    count nowhere in `fit`, and are a bin of their own in `transform`.
+    For features of unknown distribution, before a linear model or a model of trees. Bounds may be
+    absurdly wide: their width costs its logarithm. Missing values (NaN) count nowhere in `fit`, and
+    are a bin of their own in `transform`.
 
     **Privacy.** `fit` is (epsilon, delta)-differentially private under ``neighboring_relation``:
     all of its attributes together. The ``unit`` is a row, or a person with all of its rows. The
@@ -80,14 +80,13 @@ class DPBins(QuantileScaler):
     Notes
     -----
     *Levels.* The median of a feature comes first, then the medians of both halves, and so on: ⌈log₂
-    n_bins⌉ levels, each of which is one release of ``quantile_epsilon_`` (Kaplan, Schnapp & Stemmer
-    2022). A record is in one of the cells of a level, and a person's values have weights that add
-    up to 1 over all cells, so the answers of a level together cost what one costs; where records
-    are replaced, each cell has half of it (`skdp.mechanisms.quantile.split` has the proof). One
-    after the other, the n_bins - 1 edges would be that many releases. Where an edge is found again,
-    many rows share its value, and further edges are found among the other rows.
-
-    *How much data.* Bins are about even where quantile_epsilon · n/n_bins is well above 10.
+    n_bins⌉ levels, each one release of ``quantile_epsilon_`` (Kaplan, Schnapp & Stemmer 2022),
+    where n_bins - 1 edges one after the other would be that many. A record is in one of the cells
+    of a level, and a person's values have weights that add up to 1 over all cells, so the answers
+    of a level together cost what one costs; where records are replaced, each cell has half of it
+    (`skdp.mechanisms.quantile.split` has the proof). Where an edge is found again, many rows share
+    its value, and further edges are found among the other rows. Bins are about even where
+    quantile_epsilon · n/n_bins is well above 10.
 
     References
     ----------

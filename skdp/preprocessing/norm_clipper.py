@@ -1,7 +1,4 @@
-"""`NormClipper`: rows beyond a declared Euclidean norm, scaled down to it.
-
-Estimators clip to ``data_norm`` themselves. As a step, clipping is seen, and rows carry the norm.
-"""
+"""`NormClipper`: rows beyond a declared Euclidean norm, scaled down to it, and marked with it."""
 
 from __future__ import annotations
 
@@ -44,13 +41,12 @@ class NormClipper(OneToOneFeatureMixin, RowByRow, TransformerMixin, BaseEstimato
 
     Notes
     -----
-    The rows returned know their norm: with ``data_norm="auto"`` the next step of a pipeline clips
-    to ``output_norm_`` and not to √n_features. They do as an array and as a frame of pandas or
-    polars, and joined with other such rows by a ColumnTransformer or a FeatureUnion: the norm of
-    the whole is then the root of the sum of squares. Where columns without a norm are among them,
-    the fit warns, and where frames of polars are joined, the join does. Slices, arithmetic and
-    other transformers give rows without a norm. Rows within the norm come out as they went in, bit
-    for bit; 1e300 is a value like any other, though its square is not.
+    The rows returned know their norm, as an array and as a frame of pandas or polars: with
+    ``data_norm="auto"`` the next step of a pipeline clips to ``output_norm_`` and not to
+    √n_features. Joined with other such rows by a ColumnTransformer or a FeatureUnion, the whole has
+    the root of the sum of squares; where columns without a norm are among them, the fit warns, and
+    where frames of polars are joined, the join does. Slices, arithmetic and other transformers give
+    rows without a norm. Rows within the norm come out bit for bit; 1e300 is a value like any other.
 
     Examples
     --------

@@ -21,9 +21,9 @@ from skdp.privacy.budget import Budget
 class DPQuantileScaler(OneToOneFeatureMixin, QuantileScaler):
     """Map two private quantiles of each feature to -1 and 1, and clip what lies beyond.
 
-    For features of unknown range. The declared bounds may be absurdly wide: their width
-    costs its logarithm. Missing values (NaN) count nowhere in `fit`, and become 0 in `transform`:
-    the middle between the quantiles.
+    For features of unknown range. Bounds may be absurdly wide: their width costs its logarithm.
+    Missing values (NaN) count nowhere in `fit`, and become 0 in `transform`: the middle between the
+    quantiles.
 
     **Privacy.** `fit` is (epsilon, delta)-differentially private under ``neighboring_relation``:
     all of its attributes together. The ``unit`` is a row, or a person with all of its rows. The
@@ -77,12 +77,11 @@ class DPQuantileScaler(OneToOneFeatureMixin, QuantileScaler):
 
     Notes
     -----
-    *Release.* Each feature has two quantiles drawn by `QuantileMechanism`, on the axis
-    t = asinh(x/u), u the ``resolution``, which is monotone: it takes quantiles to quantiles. On it
-    ±1e9 lie at ±35.2, so that 2³⁰ grid points are 7e-8 apart: of x beyond u in proportion, so
-    values of 1e-3 and of 1e8 are resolved alike. The mechanism's error grows with the logarithm of
-    the axis over the stretch where the data lies, and on a linear axis this logarithm is 21 for
-    values about 1; here it is about 4. A smaller u lengthens the axis by the logarithm only.
+    *Release.* Each feature has two quantiles drawn by `QuantileMechanism`, on the axis t =
+    asinh(x/u), u the ``resolution``, which is monotone: it takes quantiles to quantiles. On it ±1e9
+    lie at ±35.2, so that 2³⁰ grid points are 7e-8 apart: values of 1e-3 and of 1e8 are resolved
+    alike. The mechanism's error grows with the logarithm of the axis over the stretch where the
+    data lies: 21 for values about 1 on a linear axis, and about 4 here.
 
     *Sensitivity.* A missing value is a null record of its feature. A row that comes, goes, is
     zeroed out or replaced, with whatever is missing in it, changes at most one value of each

@@ -5,8 +5,6 @@ each function asks it only for what it is valid for, under a relation it handles
 numbers that have been checked. What it cannot bound raises `NoBoundError`; a numerical failure is
 infinity.
 
-References
-----------
 J. Dong, A. Roth, W. J. Su, *Gaussian Differential Privacy*, JRSS B 84, 2022 (``gdp``).
 V. Doroshenko et al., *Connect the Dots: Tighter Discrete Approximations of Privacy Loss
 Distributions*, PoPETs 2022 (``pld``).
@@ -192,8 +190,7 @@ def _composed(terms: Terms, relation: Relation, direction: str, at: float, width
 def forget_transforms() -> None:
     """Push SciPy's tables of the last Fourier transforms out of its cache.
 
-    It keeps those of 16 lengths, 30 bytes a point: 5 GB after as many compositions of 10⁷ points,
-    whose lengths are hardly ever the same again. There is no call that empties it.
+    It keeps those of 16 lengths, 30 bytes a point: 5 GB at 10⁷ points each. No call empties it.
     """
     for length in range(2, 2 + _TRANSFORMS_KEPT):
         fft.fft(np.zeros(length, dtype=complex))  # of real numbers it is a real transform
@@ -252,9 +249,9 @@ def composed_spread(terms: Terms, relation: Relation) -> float:
 def self_compose(step: PrivacyLossDistribution, n: int) -> PrivacyLossDistribution:
     """Compose a loss with itself, very many times in stages.
 
-    dp-accounting's bounds of the tails are close for a number of times that is not far above that
-    of the grid's points, and below 1000 of these it computes their number to the power of ``n``.
-    Each stage adds 1e-15 to δ for each time that it is repeated, less than is added for rounding.
+    dp-accounting's tails are close for not far more times than the grid has points, and below 1000
+    of these it computes their number to the power of ``n``. Each stage adds 1e-15 to δ for each of
+    its repetitions, less than is added for rounding.
     """
     if n <= _PLD_AT_ONCE:
         return step.self_compose(n)

@@ -17,13 +17,9 @@ accountant   valid for                                          bound
 Every number is checked before an accountant sees it, and a failure is an exception or infinity,
 never a small ε.
 
->>> from skdp.privacy import delta, epsilon
+>>> from skdp.privacy import epsilon
 >>> round(epsilon(noise_multiplier=1.0, sampling_rate=0.01, n_steps=1000, delta=1e-5), 2)
 1.83
->>> round(epsilon(noise_multiplier=4.0, n_steps=16, delta=1e-5), 6)  # full batch: exactly μ = 1
-4.377178
->>> round(delta(noise_multiplier=4.0, n_steps=16, epsilon=4.377178), 7)
-1e-05
 """
 
 from __future__ import annotations
@@ -139,10 +135,7 @@ def least_bound(
     accountant: str = AUTO,
     wanted: str = "epsilon",
 ) -> tuple[float, str]:
-    """Return (least ε at a δ or δ at an ε, name of the accountant that gave it).
-
-    Knows the internal accountants as well; see `epsilon_of_event` and `delta_of_event`.
-    """
+    """Return (least ε at a δ or δ at an ε, name of the accountant, internal ones too)."""
     if wanted == "epsilon":
         at = in_range(0.0, 1.0, delta=at, closed="left")
     else:

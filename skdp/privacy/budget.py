@@ -1,9 +1,4 @@
-"""What a fit may spend, as a value: (ε, δ), or the noise that was given instead of ε.
-
->>> from skdp.privacy.budget import Budget
->>> round(Budget(epsilon=1.0, delta=1e-5).noise_multiplier(n_steps=100), 2)
-37.31
-"""
+"""What a fit may spend, as a value: (ε, δ), or the noise that was given instead of ε."""
 
 from __future__ import annotations
 

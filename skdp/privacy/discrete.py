@@ -4,8 +4,8 @@ A query with values in ℤᵈ, of which one record moves the value by at most Δ
 released with independent noise of probability ∝ exp(−k²/2s²) on the integers, s ≥ σΔ. Two facts:
 
 1. *Rényi.* Between integer shifts its divergences are at most those of the continuous Gaussian,
-   αΔ²/2s² (Canonne, Kamath & Steinke 2020, Proposition 5; coordinates add). So the Rényi accountant
-   may read it as a Gaussian mechanism.
+   αΔ²/2s² (Canonne, Kamath & Steinke, NeurIPS 2020, Proposition 5; coordinates add). So the Rényi
+   accountant may read it as a Gaussian mechanism.
 2. *Distance.* The Gaussian mechanism, rounded to integers, is post-processing of the Gaussian
    mechanism; on an integer query it is the query plus a rounded normal. In total variation that is
    within τ = 1/(8s²) of the discrete Gaussian, per coordinate: with f the density of N(0, s²),
@@ -30,11 +30,6 @@ Rényi accountant pays the distance too.
 4.377178
 >>> round(epsilon_of_event(DiscreteGaussianDpEvent(1.0, 1, 1), delta=1e-5), 3)  # Rényi alone
 4.729
-
-References
-----------
-C. L. Canonne, G. Kamath, T. Steinke, *The Discrete Gaussian for Differential Privacy*, NeurIPS
-2020.
 """
 
 from __future__ import annotations

@@ -9,9 +9,6 @@ Noise multipliers are noise over the bound on *one record's* contribution, and u
 over half of what replacing one record moves: the accountant doubles there. An event is therefore a
 statement under one relation.
 
->>> from skdp.privacy.events import dp_sgd_event
->>> dp_sgd_event(noise_multiplier=1.0, sampling_rate=0.01, n_steps=1000).count
-1000
 """
 
 from __future__ import annotations
@@ -75,18 +72,10 @@ def dp_sgd_event(
 ) -> DpEvent:
     """Event of noisy sums of clipped per-record values (Abadi et al. 2016).
 
-    Parameters
-    ----------
-    noise_multiplier : float or sequence of float
-        σ ≥ 0 over the clipping norm; 0 is no privacy. A sequence holds one per step, fixed in
-        advance.
-    sampling_rate : float
-        Poisson rate q in [0, 1] at which each record takes part in a step; 1 is the full batch.
-    n_steps : int or None
-        T ≥ 0; with a sequence, None or its length.
+    σ ≥ 0 is over the clipping norm, 0 for no privacy; a sequence holds one per step, fixed in
+    advance. q in [0, 1] is the Poisson rate, 1 for full batches; T ≥ 0, with a sequence None or its
+    length.
 
-    Examples
-    --------
     >>> from skdp.privacy.events import dp_sgd_event
     >>> dp_sgd_event([2.0, 2.0, 3.0], sampling_rate=1.0).events[0].count
     2
@@ -118,11 +107,9 @@ def gdp_event(mu: float, neighboring_relation: str = "zero_out") -> DpEvent:
 
 
 def gaussian_mu(event: DpEvent) -> float | None:
-    """μ² = Σ T/σ² of a composition of full-batch Gaussian mechanisms, rooted; None of any other.
+    """μ of a composition of full-batch Gaussian mechanisms, μ² = Σ T/σ²; None of any other event.
 
-    Of discrete ones too it is None: they are near a Gaussian mechanism, and not as good.
-
-    Under ``replace_one``, where noise is stated over half of what moves, μ is twice that.
+    Under ``replace_one`` μ is twice that. Discrete ones are near a Gaussian, and not as good.
     """
     terms = terms_of(event)
     if not all_exact(terms):
@@ -135,9 +122,8 @@ def gaussian_mu(event: DpEvent) -> float | None:
 def terms_of(event: DpEvent) -> tuple[Term, ...]:
     """Flatten an event into terms that release something, equal ones joined.
 
-    A mechanism without noise comes out with noise multiplier 0: no privacy. A ValueError says if
-    skdp has no bound for an event, or a number is out of range: it must never be read as a cheap
-    one.
+    One without noise has noise multiplier 0: no privacy. A ValueError says if skdp has no bound for
+    an event, or a number is out of range: it must never be read as a cheap one.
     """
     # Terms are dataclasses and no tuples: a Gaussian term must never equal a posterior term.
     counts: dict[Any, int] = {}
@@ -161,10 +147,7 @@ def _flatten(event: DpEvent, count: int) -> Iterator[tuple[Term, int]]:
 
 @singledispatch
 def _read(event: DpEvent) -> Term | None:
-    """Read one mechanism as a term of count 1, or as None if it releases nothing.
-
-    Each kind of event registers its reader below.
-    """
+    """Read one mechanism, by its registered reader, as a term; None if it releases nothing."""
     raise expected(
         "an event made of (discrete) Gaussian, Poisson-sampled (discrete) Gaussian, Laplace, "
         "posterior-sample, pure, selection, composed, no-op or non-private events",
@@ -220,10 +203,7 @@ def _(event: dp_event.RepeatAndSelectDpEvent) -> Term | None:
 
 
 def event_to_dict(event: DpEvent) -> dict[str, Json]:
-    """Write an event as nested plain objects, with its class under ``"type"``.
-
-    An infinite number, the shape of a Poisson law, becomes ``"inf"``: JSON has none.
-    """
+    """Write an event as nested plain objects, its class under "type"; infinity becomes "inf"."""
 
     def plain(value: Any) -> Json:
         if isinstance(value, DpEvent):

@@ -5,21 +5,10 @@ N(0, 1) from N(μ, 1). The Gaussian mechanism with noise σ on a sum of sensitiv
 μ = Δ/σ, and compositions add in squares, μ² = Σ μ_t². So T full-batch noisy gradient steps cost
 μ = √T Δ/σ, with no numerical accountant and no slack (PRIVACY §2).
 
-The translation is Balle & Wang's (2018, Theorem 8), which Dong, Roth & Su (2022, Corollary 2.13)
-state for GDP:
+The translation is that of Balle & Wang (ICML 2018, Theorem 8), which Dong, Roth & Su (*Gaussian
+Differential Privacy*, JRSS B 84, 2022, Corollary 2.13) state for GDP:
 
     δ(ε) = Φ(−ε/μ + μ/2) − e^ε Φ(−ε/μ − μ/2).
-
->>> from skdp.privacy import epsilon_to_gdp, gdp_to_epsilon
->>> round(gdp_to_epsilon(1.0, delta=1e-5), 6)
-4.377178
->>> round(epsilon_to_gdp(1.0, delta=1e-5), 4)
-0.2681
-
-References
-----------
-B. Balle, Y.-X. Wang, *Improving the Gaussian Mechanism for Differential Privacy*, ICML 2018.
-J. Dong, A. Roth, W. J. Su, *Gaussian Differential Privacy*, JRSS B 84, 2022.
 """
 
 from __future__ import annotations
@@ -37,12 +26,7 @@ _MOST_MU = 1e7  # beyond, ε is 5e13 or more, and as good as infinite
 
 
 def gdp_delta(mu: float, epsilon: float) -> float:
-    """Least δ for which a μ-GDP mechanism is (ε, δ)-DP; μ may be infinite, for no privacy.
-
-    >>> from skdp.privacy.gdp import gdp_delta
-    >>> round(gdp_delta(1.0, epsilon=1.0), 4)
-    0.1269
-    """
+    """Least δ for which a μ-GDP mechanism is (ε, δ)-DP; μ may be infinite, for no privacy."""
     mu = in_range(0.0, math.inf, mu=mu, closed="both")
     epsilon = in_range(0.0, math.inf, epsilon=epsilon, closed="both")
     if mu == 0.0 or epsilon == math.inf:

@@ -2,7 +2,8 @@
 
 A noisy gradient method that shows every iterate pays for every step, μ² = Σ (Δ_k/s_k)². Where each
 step contracts, the early steps are forgotten: if only the last state leaves, the price stays
-bounded as the number of steps grows (Bok, Su & Altschuler 2024; PRIVACY §5). The chain is
+bounded as the number of steps grows (Bok, Su & Altschuler, *Shifted Interpolation for Differential
+Privacy*, ICML 2024; PRIVACY §5). The chain is
 
     X_k = Π(φ_k(X_{k−1}) + N(0, s_k² I)),  k = 1..t,
 
@@ -23,10 +24,6 @@ Every function relies on all of the following, and the caller is the one who can
   logistic loss alone, per record, hard and joint over all coordinates; clipped softmax does not;
 - one state leaves. An average of iterates, a trace, a diagnostic or a checkpoint is a release of
   its own: for the chain above the last state has μ = .997, the average of all states 2.18.
-
-References
-----------
-J. Bok, W. J. Su, J. Altschuler, *Shifted Interpolation for Differential Privacy*, ICML 2024.
 """
 
 from __future__ import annotations
@@ -178,9 +175,8 @@ def full_batch_mu(
     the mean gradient, or (nσ, L) of the sum, may be given too. Rounded up; equal to composition, √t
     Δ/s, at c = 1, and attained by a linear map.
 
-    At equal steps the slopes Δ/(C_k s²) of `last_iterate_mu` fall with k, so the hull is one edge:
-    μ² = S_t²/V_t. In a = −ln c it reads (Δ/s)² tanh(t·a/2)/tanh(a/2), which keeps its digits near
-    1.
+    At equal steps the hull of `last_iterate_mu` is one edge, μ² = S_t²/V_t: in a = −ln c it reads
+    (Δ/s)² tanh(t·a/2)/tanh(a/2), which keeps its digits near 1.
 
     >>> from skdp.privacy.hidden_state import full_batch_mu
     >>> round(full_batch_mu(contraction=0.9, n_steps=100, noise_scale=1.0, sensitivity=0.1), 4)

@@ -2,10 +2,6 @@
 
 The full batch has a closed form; a Poisson plan needs a search over a few privacy loss
 distributions. What is returned has been seen to keep the promise ε(σ) ≤ ε.
-
->>> from skdp.privacy import calibrate_noise_multiplier
->>> round(calibrate_noise_multiplier(epsilon=1.0, delta=1e-5, n_steps=100), 2)
-37.31
 """
 
 from __future__ import annotations
@@ -84,12 +80,7 @@ def calibrate_schedule(
     neighboring_relation: str = "zero_out",
     accountant: str = "auto",
 ) -> float:
-    """Find the least factor of ``units``, noise multipliers > 0 of each step, for a finite ε.
-
-    >>> from skdp.privacy.noise_calibration import calibrate_schedule
-    >>> round(calibrate_schedule([1.0, 2.0], epsilon=1.0, delta=1e-5), 2)
-    4.17
-    """
+    """Find the least factor of ``units``, noise multipliers > 0 of each step, for a finite ε."""
     runs = groupby(sorted(positive(units=unit) for unit in units))
     levels = tuple((unit, len(list(run))) for unit, run in runs)
     facts = _checked(delta, sampling_rate, neighboring_relation, accountant)

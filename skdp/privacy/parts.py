@@ -1,13 +1,11 @@
 """`PartDpEvent`: a release that reads one part of the rows, and what the records of a part pay.
 
-Rows are split by a rule that does not look at them. A release that reads one part only is the same
-on data sets that differ in a record of another part, whatever earlier releases it makes use of. So
-of a list of releases, a record pays for those that read its part and for those that read all rows;
-their composition bounds δ(ε) for neighbours that differ in this record, and the largest of these
-bounds holds for all (docs/privacy.md §9).
-
-With several splits a record is in a part of each, so each choice of parts is looked at. Of one
-whose parts are read alone, every record could be in that part.
+A release that reads one part only is the same on data sets that differ in a record of another part.
+So of a list of releases a record pays for those that read its part and for those that read all
+rows; the largest of these compositions holds for all (docs/privacy.md §9; McSherry, SIGMOD 2009;
+Smith et al., *Making the Most of Parallel Composition in Differential Privacy*, PoPETs 2022). With
+several splits a record is in a part of each, so each choice of parts is looked at. Of one whose
+parts are read alone, every record could be in that part.
 
 >>> from dp_accounting.dp_event import ComposedDpEvent, GaussianDpEvent
 >>> from skdp.privacy import epsilon_of_event
@@ -16,12 +14,6 @@ whose parts are read alone, every record could be in that part.
 >>> report = PartDpEvent(GaussianDpEvent(1.5), "7f3a", "test")
 >>> round(epsilon_of_event(ComposedDpEvent([fit, report]), delta=1e-5), 6)  # as the fit alone
 4.377178
-
-References
-----------
-F. McSherry, *Privacy Integrated Queries*, SIGMOD 2009 (parallel composition).
-J. Smith, H. J. Asghar, G. Gioiosa, S. Mrabet, S. Gaspers, P. Tyler, *Making the Most of Parallel
-Composition in Differential Privacy*, PoPETs 2022.
 """
 
 from __future__ import annotations

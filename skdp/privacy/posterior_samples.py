@@ -4,29 +4,15 @@ If no neighbour changes the log density of the target by more than a range η (t
 the two log densities, up to a constant, varies by at most η), an exact sample is a *bounded-range*
 mechanism. It is η-DP, but more is true: the log likelihood ratio lies in [t − η, t] for one
 t ∈ [0, η], and the worst such pair is a coin. So k samples of one posterior are k tosses of one of
-two coins, and their exact price is a binomial sum (Dong, Durfee & Rogers 2020; PRIVACY §4):
+two coins, and their exact price is a binomial sum (Dong, Durfee & Rogers, *Optimal Differential
+Privacy Composition for Exponential Mechanisms and the Cost of Adaptivity*, ICML 2020; PRIVACY §4):
 
     δ(ε) = max_{t∈[0,η]} Σ_i (k choose i) p^(k−i) (1−p)^i (e^(kt−iη) − e^ε)₊,
     p = (e^−t − e^−η)/(1 − e^−η).
 
-The price is far below composition's kη:
-
->>> from skdp.privacy.posterior_samples import posterior_samples_epsilon
->>> round(posterior_samples_epsilon(eta=0.1, n_samples=100, delta=1e-5), 3)  # kη = 10
-1.989
->>> round(posterior_samples_epsilon(eta=0.5, n_samples=10, delta=1e-5), 4)  # kη = 5
-3.2125
-
-Composed with other mechanisms, each draw is at worst Gaussian: see `bounded_range_mu`.
-
-An MCMC chain "run long enough" is not an exact sample, and none of this applies to it.
-
-References
-----------
-J. Dong, D. Durfee, R. Rogers, *Optimal Differential Privacy Composition for Exponential Mechanisms
-and the Cost of Adaptivity*, ICML 2020.
-W. R. van Zwet, *Convex Transformations of Random Variables*, 1964 (the logistic law has heavier
-tails than the normal one).
+The price is far below composition's kη. Composed with other mechanisms, each draw is at worst
+Gaussian: see `bounded_range_mu`. An MCMC chain "run long enough" is not an exact sample, and none
+of this applies to it.
 """
 
 from __future__ import annotations
@@ -93,7 +79,7 @@ def posterior_samples_epsilon(*, eta: float, n_samples: int, delta: float) -> fl
     Examples
     --------
     >>> from skdp.privacy.posterior_samples import posterior_samples_epsilon
-    >>> round(posterior_samples_epsilon(eta=0.5, n_samples=100, delta=1e-5), 2)
+    >>> round(posterior_samples_epsilon(eta=0.5, n_samples=100, delta=1e-5), 2)  # kη = 50
     13.1
     >>> posterior_samples_epsilon(eta=0.5, n_samples=100, delta=0.0)
     50.0
@@ -149,14 +135,10 @@ def posterior_samples_range(*, epsilon: float, n_samples: int, delta: float) -> 
 def bounded_range_mu(eta: float) -> float:
     """Least μ for which every η-bounded-range mechanism is μ-GDP, rounded up.
 
-    It is −2Φ⁻¹(1/(1 + e^(η/2))), which is at most η√(2π)/4. At a type I error α the least type II
-    error β over the coins of the module's docstring has logit(1 − β) = logit α + η: that of telling
-    two logistic laws apart which are η away from each other. With the logistic distribution
-    function L and h = Φ⁻¹∘L this is no easier than telling N(0, 1) from N(μ, 1) if h(v) − h(v − η)
-    ≤ μ for all v. h is odd and, on v > 0, concave (van Zwet 1964), so the left side is largest at v
-    = η/2: μ = 2h(η/2) ≤ ηh'(0). docs/privacy.md has the proof. GDP composes, so that such
-    mechanisms, chosen adaptively and mixed with Gaussian ones, have the exact curve of Gaussians
-    for a bound.
+    It is −2Φ⁻¹(1/(1 + e^(η/2))), at most η√(2π)/4: the coins of the module's docstring are no
+    easier to tell apart than two logistic laws η away from each other, and these no easier than
+    N(0, 1) and N(μ, 1) (PRIVACY §4 has the proof). GDP composes, so that such mechanisms, chosen
+    adaptively and mixed with Gaussian ones, have the exact curve of Gaussians for a bound.
 
     >>> from skdp.privacy.posterior_samples import bounded_range_mu
     >>> round(bounded_range_mu(0.1), 5)

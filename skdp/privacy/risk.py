@@ -12,22 +12,10 @@ is known exactly for a μ-GDP mechanism, and bounded for any (ε, δ):
 (ε, δ)-DP   min(e^ε α + δ, 1 − e^(−ε)(1 − δ − α))      (e^ε − 1 + 2δ)/(e^ε + 1)
 =========== ========================================== =============================================
 
-The lines are the trade-off curves of Dong, Roth & Su (2022) and Kairouz, Oh & Viswanath (2015).
-They hold for the worst record and the worst other records. Under ``replace_one`` she tells two
+Shares and advantages are the trade-off curves of Dong, Roth & Su (*Gaussian Differential Privacy*,
+JRSS B 84, 2022) and Kairouz, Oh & Viswanath (*The Composition Theorem for Differential Privacy*,
+ICML 2015), for the worst record and the worst other records. Under ``replace_one`` she tells two
 values of a record apart, not whether it was there.
-
->>> from skdp.privacy.risk import risk_to_epsilon, risk_to_gdp, tpr_at_fpr
->>> round(risk_to_gdp(max_advantage=0.1), 4)  # right in 55 of 100 guesses, where chance is 50
-0.2513
->>> round(risk_to_epsilon(max_tpr_at_fpr=(0.05, 0.01), delta=1e-5), 3)
-2.823
->>> round(tpr_at_fpr(0.01, epsilon=1.0, delta=1e-5), 4), round(tpr_at_fpr(0.01, mu=0.2681), 4)
-(0.0272, 0.0198)
-
-References
-----------
-J. Dong, A. Roth, W. J. Su, *Gaussian Differential Privacy*, JRSS B 84, 2022.
-P. Kairouz, S. Oh, P. Viswanath, *The Composition Theorem for Differential Privacy*, ICML 2015.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """A privacy report as a page for readers of no code, in Markdown or HTML.
 
-They are data-protection officers, and whoever takes a model over: a sentence in words comes first,
-then what is protected, what was released, what it may tell an attacker and what is not covered.
-All of it is read off the report; text that callers chose (labels of classes, names of columns) is
-escaped.
+For data-protection officers, and whoever takes a model over: a sentence in words, what is
+protected, what was released, what it may tell an attacker, what is not covered. All of it is read
+off the report; text that callers chose (labels of classes, names of columns) is escaped.
 
 >>> from skdp.privacy import PrivacyReport
 >>> from skdp.privacy.events import dp_sgd_event

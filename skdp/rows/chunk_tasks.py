@@ -1,8 +1,4 @@
-"""What is done with a chunk of rows: looked at, scattered by person, worked on.
-
-Tasks are pure functions of a chunk and of what they hold; `skdp.rows.chunks` says who asks for
-them.
-"""
+"""What is done with a chunk of rows: pure functions, asked for by `skdp.rows.chunks`."""
 
 from __future__ import annotations
 
@@ -208,10 +204,7 @@ class Reading:
 
 @dataclass(frozen=True)
 class Work:
-    """Read a chunk again, and return its part of a sum: the records that it has of those selected.
-
-    None where it has none of them, unless an empty sum is asked for.
-    """
+    """Read a chunk again, and return its part of a sum over selected records; None of none."""
 
     reading: Reading = field(repr=False)
     build: Callable[[Any], Rows] = field(repr=False)

@@ -7,26 +7,16 @@
 [(3, 2), (3, 2)]
 
 A fit asks its rows for sums of pure terms and for nothing else (`skdp.rows.records`), so chunks are
-a matter of who adds up:
-
-1. *First look*, before anything is spent. Each chunk is read and checked as a fit in memory checks
-   its rows. It answers with its number of rows, what is public about them (columns, types, what was
-   declared), and a fingerprint; or with what is wrong, in words that quote no value.
-2. The charge.
-3. *Passes.* Each chunk is read again, its fingerprint is compared, and its part of the sum is added
-   to those of the others, in the order of a balanced tree. Noise comes after all chunks have
-   answered, once, where the fit runs. A chunk that cannot be read again, or that holds other rows,
-   ends the fit, whose charge stands: a sum of the others would be another query than was charged.
+a matter of who adds up (docs/privacy.md, section 11). *First look*, before anything is spent: each
+chunk is read and checked as rows in memory are, and answers with its number of rows, what is public
+about them and a fingerprint, or with what is wrong. *Passes*, after the charge: each chunk is read
+again and compared, and its part of the sum is added in the order of a balanced tree. A chunk that
+cannot be read again, or holds other rows, ends the fit: a sum of the others would be another query.
 
 Tasks (`skdp.rows.chunk_tasks`) are pure functions of a chunk and of what they hold: parameters,
-released values and a step's key. `ChunkedRows.each` does them here, one after the other; where
-chunks live on other machines (`skdp.rows.dask_rows`), it does them there, and nothing else changes.
-What they hold does not show in their repr, and what goes wrong in them comes back as words, never
-as an exception with rows in its frames.
-
-*Fingerprints* are AES-GMAC under a key that only the fit knows, which is gone with it: rows that
-change by accident, or by somebody who does not know the key, go unnoticed with probability below
-2⁻⁹⁰. They are not shown.
+released values and a step's key, which do not show in their repr. What goes wrong in them comes
+back as words, never as an exception with rows in its frames. `ChunkedRows.each` does them here, one
+after the other, or where the chunks live (`skdp.rows.dask_rows`).
 """
 
 from __future__ import annotations
@@ -298,10 +288,7 @@ def on_rows(
     *,
     empty: bool = False,
 ) -> Iterator[Any]:
-    """Yield what a function returns of each chunk that has rows, or of each.
-
-    Of which chunk an error is, it does not say: whether that is public is not known here.
-    """
+    """Yield what a function returns of each chunk with rows, or of each; errors name no chunk."""
     asked = tasks.Ask(lambda number, chunk: tasks.Seen(public=function(chunk)), empty)
     for found in rows.each(asked, numbers):
         if found is not None:

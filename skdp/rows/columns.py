@@ -1,7 +1,4 @@
-"""Columns of which bounds, edges or levels are declared: `DeclaredColumns`.
-
-Shared by additive models and by transformers that make their features for other models.
-"""
+"""Columns of which bounds, edges or levels are declared: `DeclaredColumns`."""
 
 from __future__ import annotations
 
@@ -23,10 +20,7 @@ MOST_OF_PAIR = 10**8  # cells times products of a pair, which its surface takes 
 
 
 class DeclaredColumns:
-    """What is declared of the columns of X, by name or by position, and their codes.
-
-    Of bounded columns, edges may be left to be found privately.
-    """
+    """What is declared of the columns of X, by name or position; edges may be found privately."""
 
     bounds: Any
     edges: Any
@@ -105,10 +99,7 @@ class DeclaredColumns:
         *,
         fit: bool = False,
     ) -> np.ndarray:
-        """Codes (n, columns) of the columns of X, which the keys name or number.
-
-        Of raw columns, the numbers themselves.
-        """
+        """Codes (n, columns) of the columns of X, which the keys name; of raw ones, the numbers."""
         names, values, used = list(found), [], set()
         for key, column in zip(keys, model.columns, strict=True):
             place = names.index(key) if key in found else key

@@ -5,12 +5,11 @@
 >>> DaskRows(da.ones((6, 2), chunks=(3, 2)), da.zeros(6, chunks=3))
 DaskRows()
 
-A partition is a chunk (`skdp.rows.chunks`), and what is done with it is a task of Dask: of the
-active client of `distributed`, or else of Dask's scheduler on this machine. A task gets what it
-does (public facts, released values, the key of a step), reads its partition, and
-answers with a sum, or with words that quote no value. Sums are added up in a tree of tasks, one
-comes back, and this process adds the noise. So a task that is lost and done again, or done twice,
-answers the same, each answer is in the sum once, and no row comes here.
+A partition is a chunk (`skdp.rows.chunks`), and what is done with it is a task of the active client
+of `distributed`, or else of Dask's scheduler here. A task gets what it does, reads its partition,
+and answers with a sum, or with words that quote no value; sums are added up in a tree of tasks, one
+comes back, and this process adds the noise. So a task that is lost and done again answers the same,
+each answer is in the sum once, and no row comes here.
 
 *Reading is a part of the task*: the graph of a partition is not handed to Dask's scheduler but to
 the task, which runs it. So what fails in reading fails where no log quotes it, nothing that was
@@ -48,10 +47,7 @@ _SHARED = 4  # partitions whose graphs a task may be in, on average
 
 
 class Sealed:
-    """An object on its way to a worker: pickled where it is sent from, opened where it is used.
-
-    Who hands on what was sent, as a scheduler does, does not open it.
-    """
+    """An object on its way to a worker: pickled where sent, opened where used, nowhere between."""
 
     def __init__(self, value: Any, closed: tuple[tuple[str, ...], bytes] | None = None) -> None:
         self._value, self._closed = value, closed
@@ -125,10 +121,7 @@ class _Source(NamedTuple):
 
 
 class DaskRows(ChunkedRows):
-    """Rows, and in the same partitions targets and persons, of Dask arrays or frames.
-
-    ``verbose`` counts what goes through this process.
-    """
+    """Rows, targets and persons in partitions of Dask; ``verbose`` counts what passes here."""
 
     def __init__(self, X: Any, y: Any = None, groups: Any = None, *, verbose: int = 0) -> None:
         given = aligned({"X": X, "y": y, "groups": groups})

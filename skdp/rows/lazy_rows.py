@@ -55,10 +55,7 @@ def in_chunks(
 
 
 def rows_of(records: Any, build: Callable[..., Rows], **of_chunk: Any) -> Rows:
-    """Make the rows of a run: of records in memory, or of those of one chunk after the other.
-
-    For a chunk ``build`` gets more arguments.
-    """
+    """Make the rows of a run, of records in memory or, with more arguments, of chunks in turn."""
     X = records[0]
     if not isinstance(X, ArrayInChunks):
         return build(records)
@@ -188,10 +185,7 @@ def _mapped(method: Any, declares: bool, transformer: Any, X: Any) -> Any:
 
 
 def predicting(method: Any) -> Any:
-    """Let a method of `OF_ROWS` take rows in chunks; of these its results are one array.
-
-    Of collections of Dask they are collections again.
-    """
+    """Let a method of `OF_ROWS` take rows in chunks, and give one array; of Dask, a collection."""
     takes = signature(method)
     takes_targets = "y" in takes.parameters
 

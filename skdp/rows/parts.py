@@ -15,10 +15,9 @@ value, a type or a column is of no part, and the fit then pays as if it had read
 >>> levels_of(rows[[2, 0]]), levels_of(rows + 1)
 ((), ())
 
-The copy is in the memory of this process alone: pickles, files and reports hold none of it, and
-what comes back from them claims nothing. Arrays know which of their rows a selection took; frames
-and series of pandas find theirs by their labels, which are unique; rows of other containers are
-known as the object that was handed out.
+The copy is in the memory of this process alone, and what comes back from a pickle or a file claims
+nothing. Arrays know which rows a selection took; frames and series of pandas find theirs by unique
+labels; rows of other containers are known as the object that was handed out.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Sums over persons with several rows each, of whom each contributes one clipped sum.
 
 A person contributes clip_C(Σ s_i) over its rows, so that all of them together move the sum by no
-more than one row does otherwise. Nothing else changes: noise, events and accounting are those of
-a record. Scores s_i have mean zero where the model holds, so that k of them add up to √k and not to
-k, and a bound C of √k times that of a row cuts little; counts and squares add up to k.
+more than one row does otherwise (docs/privacy.md, section 2). Scores s_i have mean zero where the
+model holds, so that k of them add up to √k, and a bound C of √k times that of a row cuts little;
+counts and squares add up to k.
 
 Rounding stays within `BoundedSum.rounding`, which counts 2²⁶ terms and chunks of 8192 rows. A chunk
 ends before a person who does not fit, so that of n rows there may be c > n/8192 chunks; but such a
@@ -31,10 +31,7 @@ from skdp.rows.records import ON_BOUND, norms_of
 
 
 def by_person(terms: np.ndarray, batch: Any, weights: np.ndarray | None = None) -> np.ndarray:
-    """Sum terms (m, size), times weights (m,), over each person's rows, one after the other.
-
-    Where a row is a record, there is nothing to add up.
-    """
+    """Sum terms (m, size), times weights (m,), over each person's rows, in their order."""
     starts, m = batch.starts, len(terms)
     if starts is None:
         return terms if weights is None else weights[:, None] * terms

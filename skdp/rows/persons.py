@@ -39,10 +39,9 @@ _NOT_LABELS, _SOME_MISSING = (
 class PersonUnit:
     """Public facts about persons, who have several rows each.
 
-    A person's sum of terms that cancel is clipped to ``clip`` times the bound on one row's.
-    √((3k̄ + 1)/4) takes little: scores nearly cancel where the model holds. It is 1 where persons
-    have one row. A smaller one is better where rows of a person are alike by chance alone, and
-    biased where they are not.
+    A person's sum of terms that cancel is clipped to ``clip`` times the bound on one row's:
+    √((3k̄ + 1)/4) takes little, as scores nearly cancel where the model holds; a smaller one is
+    better where rows of a person are alike by chance alone, and biased where they are not.
     """
 
     n_groups: int | None  # None where nothing depends on it
@@ -200,10 +199,9 @@ def _digest(label: Any, key: bytes, size: int) -> int:
 
 
 def label_digests(groups: ArrayLike, n_rows: int, key: bytes) -> tuple[np.ndarray, np.ndarray]:
-    """Return a keyed hash of each distinct label, as uint64, and the number of each row's label.
+    """Return a keyed hash of each distinct label, in uint64, and the number of each row's label.
 
-    A label that is a whole number has one hash, whatever its type, and so has its text: a table is
-    read again in others.
+    A whole number and its text have one hash, whatever the type: a table is read again in others.
     """
     labels, codes = _coded(groups, n_rows)
     with _without_labels():

@@ -28,10 +28,7 @@ ON_BOUND = 1e-9  # relative: rounding makes a row of one-hot columns longer than
 
 
 class ImplicitRows:
-    """A finite matrix (m, D) that is not an array: its length, slices and products are its own.
-
-    It has ``clipped(norm, fit_intercept)``, as `clipped` below, ``norms()`` and ``gram(weights)``.
-    """
+    """A finite matrix (m, D), not an array, with ``clipped``, ``norms()`` and ``gram(weights)``."""
 
     __array_ufunc__ = None  # arrays leave products to its own; all else is an error
 
@@ -158,11 +155,10 @@ class Rows(Protocol):
         ...
 
     def sum(self, term: Callable[[Any], Any], selection: Selection) -> Any:
-        """Return the sum of a term over all records, a slice, or over those with some numbers.
+        """Return the sum of a term over all records, a slice, or those with some numbers.
 
-        The term maps a batch of records to the sum over them, and must not depend on anything else
-        that changes: it is called once for each piece that the rows are in. Integers add up to the
-        same bits however the rows are cut up; doubles within `BoundedSum.rounding`.
+        The term maps a batch to the sum over it, purely, once for each piece of the rows. Integers
+        add up to the same bits however rows are cut up; doubles within `BoundedSum.rounding`.
         """
         ...
 
@@ -212,13 +208,12 @@ class PlainRows:
 
 
 class LinearBatch(NamedTuple):
-    """Rows (m, D) with their norms (m,) and targets (m, K), in float64.
+    """Rows (m, D), an array or `ImplicitRows`, with norms (m,) and targets (m, K), in float64.
 
-    Rows are an array, or `ImplicitRows`, for sums that ask for products and norms alone.
-    ``outside`` (m, 2) says of which rows the features, and of which the targets, were beyond their
-    bounds and were cut. With ``shifting`` a neighbour's batch may hold the same rows at other
-    places. ``starts`` (n_persons + 1,) says where each person's rows begin, and where all end; None
-    where a row is a record. ``weights`` (m,) in [0, 1] are those of the rows; None where all are 1.
+    ``outside`` (m, 2) says which rows' features, and which targets, were cut to their bounds. With
+    ``shifting`` a neighbour's batch may hold the same rows at other places. ``starts``
+    (n_persons + 1,) says where each person's rows begin, and where all end; None where a row is a
+    record. ``weights`` (m,) are in [0, 1]; None where all are 1.
     """
 
     rows: Any
@@ -262,15 +257,14 @@ class LinearBatch(NamedTuple):
 class LinearRows:
     """The rows of a linear model, each of norm ≤ `row_bound`.
 
-    The features X (n, d), of which only batches are copied, are scaled down to ``data_norm`` where
-    they exceed it, and ``fit_intercept`` appends a 1 after that; coded and sparse rows stay so.
-    Targets (n, K) are cut to ``target_bounds``. By ``starts`` (n_persons + 1,), where the rows of
-    each person begin, which lie together, and where all end, persons are the records. Weights (n,)
-    of the terms of rows are cut to [0, 1]: no term grows, whatever the caller checked.
+    Of X (n, d) only batches are copied: scaled down to ``data_norm``, then with ``fit_intercept`` a
+    1 is appended; coded and sparse rows stay so. Targets (n, K) are cut to ``target_bounds``. With
+    ``starts`` (n_persons + 1,), where each person's rows begin, and all end, persons are the
+    records. Weights (n,) are cut to [0, 1]: no term grows, whatever the caller checked.
 
     ``alone`` makes every bit of a row and its norm a function of that row alone, wherever it
-    stands. Without ``kept`` not the clipped copy of a full batch is kept, but a chunk is copied at
-    a time: for rows that fill the memory.
+    stands. Without ``kept``, for rows that fill the memory, the clipped copy is made a chunk at a
+    time.
     """
 
     X: Any  # an array, which may be a memory map, or `ImplicitRows`

@@ -31,10 +31,7 @@ from skdp.rows.records import ON_BOUND, ImplicitRows
 
 
 class SparseRows(Carrier, ImplicitRows):
-    """A finite csr_array (m, D) of doubles, of which `numpy.asarray` makes an array.
-
-    Each entry is there once, in the order of the columns.
-    """
+    """A finite csr_array (m, D) of doubles, each entry once, in the order of the columns."""
 
     dtype = np.dtype(np.float64)
 

@@ -1,19 +1,11 @@
 """Trying a module on synthetic records, before it sees private ones.
 
 A module that mixes records, as batch normalisation does, has no per-record gradient and is refused;
-book-keeping is used only where it agrees with a loop over single records.
-
-*Seen*: outputs or gradients of a record that change by more than 1e-3 of their size with the other
-records, with their number or order, or with earlier batches: in batches of 33 and 17 normal records
-of scale .1, 1, 3 or 10, and of 1, 2, 3, 5, 9, 17 and 33 that differ in scale, some of them replaced
-by others, by zeros or by records a thousand times as large; in evaluation and in training mode. A
-module that fails on such numbers, because it looks its inputs up, is tried on those that it takes.
-
-*Not seen*: a branch on other values or on more records, on the weights, on chance that is rare, on
-the time, or on state that is no buffer and acts after more calls than these.
-
-``torch.func.vmap`` hands a module one record at a time: one that goes that way cannot mix records
-in its gradients, whatever the batch; it is tried all the same.
+book-keeping is used only where it agrees with a loop over single records. docs/privacy.md, section
+8, says what is seen, in evaluation and in training mode: outputs or gradients of a record that
+change by more than 1e-3 of their size with other records, their number or order, or earlier
+batches; and what is not: mixing in other batches, by other values, by chance that is rare, or by
+hidden state.
 """
 
 from __future__ import annotations
@@ -62,10 +54,9 @@ def clipping_method(
 ) -> str:
     """Say how a module's per-record gradients are to be taken: "book-keeping" or "vmap".
 
-    It is tried on 3 to 35 synthetic records of the right shape, never private ones. Book-keeping is
-    chosen where it agrees with a loop over single records, but not where each record's gradient
-    itself is needed (``every_gradient``). A module that mixes records, changes its buffers or puts
-    out another shape than (n, n_outputs) is refused.
+    Book-keeping is chosen where it agrees with a loop over single records, but not where each
+    gradient itself is needed (``every_gradient``). A module that mixes records, changes its buffers
+    or puts out another shape than (n, n_outputs) is refused.
     """
     _refuse_layers(module.module)
     kept = module.flat.clone()

@@ -1,7 +1,7 @@
 """A module whose trained parameters are one flat vector, and which notes what its layers do.
 
-Parameters themselves never ask for gradients, so that the backward pass of book-keeping costs less
-than a plain one.
+Parameters never ask for gradients, so that book-keeping's backward pass costs less than a plain
+one.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ class Use(NamedTuple):
 class FlatModule:
     """A private copy of a module whose trained parameters are one flat vector.
 
-    Parameters with ``requires_grad=False`` stay as they are. The copy lives on a device, or where
-    the parameters are. In mixed precision forward passes run in bfloat16; norms and sums do not.
+    Parameters with ``requires_grad=False`` stay as they are, on a device or where they are. In
+    mixed precision forward passes run in bfloat16; norms and sums do not.
     """
 
     def __init__(

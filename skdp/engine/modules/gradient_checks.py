@@ -115,9 +115,8 @@ def _same_sums(
 ) -> bool:
     """Whether a weighted sum of gradients is a given one, in each of the parameters.
 
-    A parameter that is left out has a gradient of zero, which a sum over all parameters may not
-    show: it is looked for by name. Others are held to a thousandth of their own ``sizes``, or of
-    their sum, up to the rounding error of the whole sum.
+    A parameter that is left out has a gradient of zero, and is looked for by name. Others are held
+    to a thousandth of their ``sizes``, or of their sum, up to the rounding error of the whole sum.
     """
     off, expected = (module.named(flat) for flat in (found.weighted_sum(c) - total, total))
     for i, name in enumerate(off):

@@ -14,11 +14,9 @@ form is cheaper, with many the gradient itself.
 Where ``rows`` rows that follow each other are one person, the norm of the sum of their gradients is
 found alike (`squares_of_sums`): each row is a position, or has several.
 
-References
-----------
-X. Li, F. Tramèr, P. Liang, T. Hashimoto, *Large Language Models Can Be Strong Differentially
-Private Learners*, ICLR 2022. Z. Bu, Y.-X. Wang, S. Zha, G. Karypis, *Differentially Private
-Optimization on Large Model at Small Cost*, ICML 2023.
+Li, Tramèr, Liang & Hashimoto, *Large Language Models Can Be Strong Differentially Private
+Learners*, ICLR 2022. Bu, Wang, Zha & Karypis, *Differentially Private Optimization on Large Model
+at Small Cost*, ICML 2023.
 """
 
 from __future__ import annotations
@@ -107,9 +105,8 @@ def _norms(vectors: Tensor) -> Tensor:
 def _at_least(squares: Tensor, terms: Tensor) -> Tensor:
     """Squared norms, not below a millionth of the squared sum of the norms of their terms.
 
-    The weighted sum adds terms in single precision. Where these cancel to less than a thousandth,
-    their rounding could exceed what the norm of the exact gradient allows; such a record is clipped
-    a little more than it need be.
+    Where terms cancel to less than a thousandth, rounding of their sum in single precision could
+    exceed what the exact norm allows; such a record is clipped a little more than it need be.
     """
     return torch.maximum(squares, 1e-6 * terms.square())
 
@@ -276,10 +273,9 @@ _FEW_POSITIONS = 16  # up to which no gradient is as cheap as its norm
 def squares_of_sums(
     module: nn.Module, names: Iterable[str], a: Tensor, b: Tensor, rows: int
 ) -> Tensor:
-    """Squared norms (B,), in double, of the sums of so many rows' gradients, over all parameters.
+    """Squared norms (B,), in double, of the sums of ``rows`` rows' gradients, over all parameters.
 
-    For a layer that has a rule and names of its trained parameters, from inputs and gradients in
-    the outputs, (B·rows, ...).
+    Of a layer that has a rule; inputs and gradients in its outputs are (B·rows, ...).
     """
     if isinstance(module, nn.Linear):
         return _squares_of_linear(set(names), a, b, rows)

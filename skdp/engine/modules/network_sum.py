@@ -1,9 +1,7 @@
 """The clipped sum of per-record gradients of a network, at about the price of a plain gradient.
 
 Per-record norms and weighted sums of gradients come from `gradients`, for a module as in
-`flat_module`.
-
-Every module is *tried* before it is used (`trial`).
+`flat_module`, which is *tried* before it is used (`trial`).
 
 *Persons.* Where persons are the records, each row's gradient is clipped as above, and the sum of a
 person's rows once more: rows of a person are positions of one record, whose norm follows from
@@ -44,27 +42,16 @@ _VMAP_NUMBERS = 2**25  # in the gradients that vmap keeps
 class NetworkClippedSum(RowSum):
     """Sum over records of the log-likelihood's gradient in θ, each clipped to a norm.
 
-    Parameters
-    ----------
-    module : FlatModule
-        The network; one record's output must depend on that record alone.
-    loss : callable
-        (outputs, targets) -> loss of each record, (B,). The sum is of *minus* its gradient.
-    clip_norm : float
-        C > 0: bound on the norm of one record's gradient, over all parameters; infinite for none.
-    clipping : {"flat", "automatic"}
-        Factor of a gradient g: min(1, C/‖g‖), or C/(‖g‖ + .01).
-    physical_batch_size : int or None
-        Records that are worked on at once; None is 1024, fewer where layers or vmap keep much, or
-        as many as a device has room for.
-        Halved where memory runs out.
-    method : {"book-keeping", "vmap"}
-        How per-record gradients are taken.
-    weight_bound : float, default=1.0
-        Largest weight > 0 of a record, by which its clipped gradient is multiplied.
-    prenoise_scale : float, default=0.0
-        Deviation of normal noise on each coordinate of a record's gradient *before* it is clipped;
-        it adds nothing to the sensitivity and does not protect. Needs ``"vmap"``.
+    The module's output for a record must depend on that record alone; ``loss`` maps outputs and
+    targets to losses (B,), and the sum is of *minus* their gradients. ``clip_norm`` C > 0 bounds
+    the norm of a record's gradient over all parameters, infinite for none; ``clipping`` scales it
+    by min(1, C/‖g‖) ("flat") or C/(‖g‖ + .01) ("automatic"). A record's weight is at most
+    ``weight_bound`` > 0.
+
+    ``physical_batch_size`` records are worked on at once; None is 1024, fewer where layers or vmap
+    keep much, or as many as a device has room for; halved where memory runs out. ``prenoise_scale``
+    is the deviation of normal noise on each coordinate of a gradient *before* it is clipped: it
+    adds nothing to the sensitivity, does not protect, and needs the method "vmap".
     """
 
     def __init__(
@@ -252,10 +239,7 @@ def _by_size(starts: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
 
 
 class NetworkPersonSum(BoundedSum):
-    """Sum over persons of the sums of their rows' clipped gradients.
-
-    Each person's sum is scaled down to a bound, which may be infinite.
-    """
+    """Sum over persons of their rows' clipped gradients, each person's sum clipped to a bound."""
 
     rounding = ROUNDING
 
