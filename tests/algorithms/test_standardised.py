@@ -124,11 +124,12 @@ def batch(rows, targets, weights=None, starts=None):
 VALUES = st.sampled_from([-3.0, -1.0, -0.4, 0.0, 0.2, 0.5, 1.0, 1.5, 40.0])
 
 
+def triples(least, most):
+    return st.lists(st.tuples(VALUES, VALUES, VALUES), min_size=least, max_size=most)
+
+
 @pytest.mark.parametrize("name", SUMS)
-@given(
-    rows=st.lists(st.tuples(VALUES, VALUES, VALUES), min_size=2, max_size=6),
-    seed=st.integers(0, 99),
-)
+@given(rows=triples(2, 6), seed=st.integers(0, 99))
 def test_no_record_moves_a_sum_by_more_than_is_declared(name, rows, seed):
     one, theta = SUMS[name]
     generator = np.random.default_rng(seed)
@@ -147,10 +148,7 @@ def test_no_record_moves_a_sum_by_more_than_is_declared(name, rows, seed):
 
 
 @pytest.mark.parametrize("name", SUMS)
-@given(
-    rows=st.lists(st.tuples(VALUES, VALUES, VALUES), min_size=3, max_size=9),
-    seed=st.integers(0, 99),
-)
+@given(rows=triples(3, 9), seed=st.integers(0, 99))
 def test_no_person_moves_a_sum_by_more_than_is_declared(name, rows, seed):
     one, theta = SUMS[name]
     generator, rows = np.random.default_rng(seed), np.array(rows)
