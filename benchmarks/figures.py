@@ -46,14 +46,13 @@ def of_json(benchmarks, evidence, method):
     yield "migrating_from_diffprivlib.md", f"ε ≥ {broken['epsilon_lower_bound']:.2f}"
 
 
-def unsaid(benchmarks, evidence, method, recorded):
-    """Yield pages, and sentences that they should have and do not."""
-    kept = [(r["page"], line) for r in recorded for line in r["says"]]
-    for page, sentence in [*of_json(benchmarks, evidence, method), *kept]:
-        if sentence not in " ".join((DOCS / page).read_text(encoding="utf-8").split()):
-            yield page, sentence
+def said(*found):
+    """List pages and sentences of all files."""
+    recorded = [(entry["page"], line) for entry in found[-1] for line in entry["says"]]
+    return [*of_json(*found[:-1]), *recorded]
 
 
 if __name__ == "__main__":
-    for page, sentence in unsaid(*(json.loads(file.read_text("utf-8")) for file in FILES)):
-        print(f"docs/{page} should say: {sentence}")
+    for page, sentence in said(*(json.loads(file.read_text("utf-8")) for file in FILES)):
+        if sentence not in " ".join((DOCS / page).read_text("utf-8").split()):
+            print(f"docs/{page} should say: {sentence}")
