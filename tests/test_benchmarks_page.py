@@ -1,19 +1,14 @@
 """docs/benchmarks.md and figures in docs/method.md are what benchmarks/ write from results."""
 
-import importlib.util
 import json
 import re
 from pathlib import Path
 
+import method_page
 import pytest
+import side_by_side
 
-ROOT = Path(__file__).resolve().parents[1]
-DOCS = ROOT / "docs"
-NAMES = ("side_by_side", "method_page")
-specs = [importlib.util.spec_from_file_location(n, ROOT / f"benchmarks/{n}.py") for n in NAMES]
-side_by_side, method_page = map(importlib.util.module_from_spec, specs)
-for spec, module in zip(specs, (side_by_side, method_page), strict=True):
-    spec.loader.exec_module(module)
+DOCS = Path(__file__).resolve().parents[1] / "docs"
 
 
 @pytest.fixture

@@ -2,11 +2,13 @@
 
 import importlib
 import inspect
+import json
 import re
 import warnings
 from collections import Counter
 from pathlib import Path
 
+import figures
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
@@ -300,6 +302,22 @@ def test_what_the_map_of_the_house_names_is_there():
     for owner, member in re.findall(r"`([A-Z][a-z]\w+)\.(\w+)`", text):
         assert re.search(rf"^class {owner}\b", code, re.M), owner
         assert re.search(rf"^    def {member}\b", code, re.M), member
+
+
+# Written from results, or of constants and of what old versions did.
+NOT_HELD = {"evidence", "method", "derivations", "privacy", "advisories", "CHANGELOG"}
+
+
+def test_figures_of_the_pages_are_those_that_were_measured():
+    texts = {page: " ".join(page.read_text("utf-8").split()) for page in PAGES}
+    for name, sentence in figures.said(*(json.loads(f.read_text("utf-8")) for f in figures.FILES)):
+        page = (DOCS / name).resolve()
+        assert sentence in texts[page], f"{name} does not say: {sentence}"
+        texts[page] = texts[page].replace(sentence, "")
+    for page, text in texts.items():  # shares, written without the 0, are of an entry or a setting
+        prose = re.sub(r"```.*?```|`[^`]*`|\$[^$]*\$", "", text)
+        found = re.findall(r".{30}(?<!= )(?<![\w.])\.\d+", prose)
+        assert page.stem in NOT_HELD or not found, (name_of(page), found)
 
 
 def test_pages_name_no_machine():

@@ -1,15 +1,8 @@
 """Modules of `benchmarks/zoo.py`: each is trained rightly, or refused in words that say why."""
 
-import importlib.util
-from pathlib import Path
-
 import pytest
 import torch
-
-ROOT = Path(__file__).parents[2]
-SPEC = importlib.util.spec_from_file_location("zoo", ROOT / "benchmarks" / "zoo.py")
-zoo = importlib.util.module_from_spec(SPEC)
-SPEC.loader.exec_module(zoo)
+import zoo
 
 TAKEN = ("book-keeping", "vmap")
 BODIES = zoo.BODIES | zoo.BROKE

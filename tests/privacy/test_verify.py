@@ -1,6 +1,5 @@
 """skdp-verify: what it proves, what it refuses, and that it needs nothing."""
 
-import importlib.util
 import json
 import math
 import os
@@ -14,6 +13,7 @@ from itertools import product
 from pathlib import Path
 
 import pytest
+import verifier
 from dp_accounting import dp_event
 from mpmath import erfc, mp, mpf
 from privacy.doctored import WAYS
@@ -34,16 +34,6 @@ ROOT = Path(__file__).resolve().parents[2]
 Composed, Times = dp_event.ComposedDpEvent, dp_event.SelfComposedDpEvent
 Gaussian = dp_event.GaussianDpEvent
 EVENT = Composed([Times(Gaussian(4.0), 16), Gaussian(5.0)])
-
-
-def benchmark():
-    spec = importlib.util.spec_from_file_location("verifier", ROOT / "benchmarks" / "verifier.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-VERIFIER = benchmark()
 
 
 @pytest.fixture(autouse=True)
@@ -231,15 +221,15 @@ def _delta(mu, e):
     return phi(mu / 2 - e / mu) - math.exp(e) * phi(-mu / 2 - e / mu)
 
 
-@pytest.mark.parametrize("kind", [k for k in VERIFIER.MIX if "Poisson" not in k])
+@pytest.mark.parametrize("kind", [k for k in verifier.MIX if "Poisson" not in k])
 def test_random_events_are_near_skdp_and_not_below_what_is_true(kind):
     rng = random.Random(7)
     for _ in range(1 + (kind != "private selection")):
-        _, event, relation, delta = VERIFIER.random_case(rng, kind)
-        found = VERIFIER.proved(event, relation, delta)
+        _, event, relation, delta = verifier.random_case(rng, kind)
+        found = verifier.proved(event, relation, delta)
         ratio = float(found) / epsilon_of_event(event, delta, relation)
-        assert ratio <= 1.01 + VERIFIER.MIX[kind][2], (event, relation)  # the grid is coarse
-        assert mpf(str(found)) >= VERIFIER.lower_bound(event, relation, delta)[0], (event, relation)
+        assert ratio <= 1.01 + verifier.MIX[kind][2], (event, relation)  # the grid is coarse
+        assert mpf(str(found)) >= verifier.lower_bound(event, relation, delta)[0], (event, relation)
 
 
 @pytest.mark.thorough
@@ -305,7 +295,7 @@ def test_a_selection_costs_more_than_a_run(shape):
     run = Times(Gaussian(4.0), 4)
     best = dp_event.RepeatAndSelectDpEvent(run, 5.0, shape)
     assert proved(run) < proved(best) < 1.05 * epsilon_of_event(best, 1e-5)
-    least, _ = VERIFIER.lower_bound(best, "zero_out", 1e-5)
+    least, _ = verifier.lower_bound(best, "zero_out", 1e-5)
     assert proved(best) >= least
     doubled = dp_event.RepeatAndSelectDpEvent(run, 20.0, shape)
     assert proved(best) < proved(doubled)

@@ -6,14 +6,13 @@ A small version of `benchmarks/floating_point.py`, with noise from given keys.
 """
 
 import hashlib
-import importlib.util
 import itertools
 import math
 import os
-from pathlib import Path
 from types import SimpleNamespace
 from unittest import mock
 
+import floating_point
 import numpy as np
 import pytest
 import torch
@@ -21,11 +20,6 @@ from scipy import stats
 
 from skdp.engine import release_hook, tensor_noise
 from skdp.fitting import streams as of_streams
-
-SCRIPT = Path(__file__).resolve().parents[2] / "benchmarks" / "floating_point.py"
-spec = importlib.util.spec_from_file_location("floating_point", SCRIPT)
-floating_point = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(floating_point)
 
 CASES = floating_point.cases()
 PRIVATE = [name for name, case in CASES.items() if not case.control]
