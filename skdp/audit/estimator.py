@@ -94,10 +94,9 @@ def audit_estimator(
         ``"replace_one"`` it is another record; None is (−x, y). Under ``"zero_out"`` it is
         ``("null", record)``, a record of which *you say* that it adds nothing to any sum; a row of
         zeros adds something where there is an intercept. A record alone is taken as null too, with
-        a warning.
-        Or ``"removed"``, if the number of rows is never read: that is None for a function, and for
-        an estimator with a declared ``n_samples``. A person without rows is the null record, so
-        that ``"removed"`` is None for persons, but for ``"replace_one"``.
+        a warning. Or ``"removed"``, if the number of rows is never read: that is None for a
+        function, and for an estimator with a declared ``n_samples``. A person without rows is the
+        null record, so that ``"removed"`` is None for persons, but for ``"replace_one"``.
     statistic : callable or "trace", default=None
         Function of the fitted object that returns a number or a vector of a few. None takes
         ``coef_`` and ``intercept_``; or else the probabilities of the canary; or else all fitted
