@@ -45,18 +45,10 @@ _ARITHMETIC = 1e-9  # of a rank: rounding of shares and weights, which is 1e-11 
 class ConformalConfig:
     """Public facts of a threshold.
 
-    Parameters
-    ----------
-    alpha : float
-        Share of new rows, in (0, 0.5], that may be outside.
-    n_records : int
-        Public number of calibration records, or fewer.
-    epsilon : float
-        Pure ε; infinite without privacy.
-    neighboring_relation : str
-        Who is a neighbour.
-    largest : float or None
-        Largest finite threshold of scores ≥ 0; None where they are probabilities.
+    - ``alpha``: share of new rows, in (0, 0.5], that may be outside.
+    - ``n_records``: public number of calibration records, or fewer.
+    - ``epsilon``: pure ε; infinite without privacy.
+    - ``largest``: largest finite threshold of scores ≥ 0; None where they are probabilities.
     """
 
     alpha: float

@@ -47,20 +47,15 @@ _SNAPSHOTS = 64  # of the tail of the path, at most: neighbouring iterates hardl
 
 @dataclass(frozen=True, kw_only=True)
 class DPSGDConfig(NetworkRun):
-    """Public facts of a run; built without a row in sight, and all that the event depends on.
+    """Public facts of a run, as in `NetworkRun`, and of its rule: all that the event depends on.
 
-    Parameters
-    ----------
-    n_rows, n_steps, sampling_rate, clip_norm, clipping, physical_batch_size, ...
-        As in `NetworkRun`.
-    learning_rate, learning_rate_schedule : float, str or callable
-        Step size > 0 of the rule, and how it goes on; see `skdp.schedules.schedule`.
-    noise_multiplier : float
-        σ ≥ 0; 0 is no privacy, or not `calibrated` yet.
-    optimizer : {"adam", "sgd"} or callable
-        A callable makes a torch optimiser from a list of parameters, as its class does.
-    averaging : float
-        Share of the run, from its end, whose iterates are averaged; 0 keeps the last one.
+    - ``learning_rate``, ``learning_rate_schedule``: step size > 0, and its factor; see
+      `skdp.schedules.schedule`.
+    - ``noise_multiplier``: σ ≥ 0; 0 is no privacy, or not `calibrated` yet.
+    - ``optimizer``: a callable makes a torch optimiser from a list of parameters, as its class
+      does.
+    - ``averaging``: share of the run, from its end, whose iterates are averaged; 0 keeps the last
+      one.
     """
 
     learning_rate: float

@@ -68,23 +68,15 @@ _MAX_LOG_ODDS = 1e4
 
 @dataclass(frozen=True)
 class DPVIConfig(LinearRun):
-    """Public facts of a run; built without a row in sight, and all that the event depends on.
+    """Public facts of a run, as in `LinearRun`, and of q: all that the event depends on.
 
-    Parameters
-    ----------
-    likelihood, n_rows, n_features, fit_intercept, data_norm, ...
-        As in `LinearRun`; ``secure`` for full batches alone.
-    n_steps, sampling_rate, clip_norm : int, float, float
-        T ≥ 1 noisy sums, q in (0, 1], and C > 0.
-    prior_scale, initial_scale : float
-        τ > 0 of the prior N(0, τ² I), and s_0 > 0 of the start N(0, s_0² I).
-    given_learning_rate : float or None
-        First step size, in the units of θ, or None for the default; see `VariationalUpdate.decay`
-        for the later ones.
-    covariance : {"diag", "full"}
-        Whether L is diagonal or lower triangular.
-    gradient : {"aligned", "vanilla"}
-        What is clipped and released; vanilla is for diagonal L alone.
+    - ``n_steps``, ``sampling_rate``, ``clip_norm``: T ≥ 1 noisy sums, q in (0, 1], C > 0;
+      ``secure`` is for full batches alone.
+    - ``prior_scale``, ``initial_scale``: τ > 0 of the prior N(0, τ² I), s_0 > 0 of the start.
+    - ``given_learning_rate``: first step size, in the units of θ, or None for the default; the
+      later ones follow `VariationalUpdate.decay`.
+    - ``covariance``: whether L is diagonal or lower triangular.
+    - ``gradient``: what is clipped and released; "vanilla" is for diagonal L alone.
     """
 
     n_steps: int
@@ -251,10 +243,7 @@ def default_initial_scale(n_rows: int, n_columns: int, bound: float, prior_scale
 def default_learning_rate(
     n_rows: int, n_parameters: int, bound: float, noise_scale: float
 ) -> float:
-    """Step size from the public ratio of n·R to the norm of the noise in one gradient.
-
-    Where the noise dominates the gradient, the walk must be short.
-    """
+    """Step size from n·R over the norm of the noise in a gradient: under noise walks are short."""
     if noise_scale == 0.0:
         return 0.1 / bound
     snr = n_rows * bound / (noise_scale * math.sqrt(n_parameters))

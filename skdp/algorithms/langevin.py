@@ -72,25 +72,16 @@ LEAST_BATCH = 256  # rows; below, a step costs as much for fewer
 
 @dataclass(frozen=True)
 class LangevinConfig(PosteriorRun):
-    """Public facts of a run; built without a row in sight, and all that the event depends on.
+    """Public facts of a run: all that the event depends on.
 
-    Parameters
-    ----------
-    posterior, likelihood_power : TemperedPosterior, float
-        What to sample from, and ρ in (0, 1].
-    n_rows : int
-        Public number of rows n ≥ 1; under add-or-remove-one an upper bound on the rows of both
-        neighbours, which restricts the data sets that the guarantee speaks of.
-    n_chains : int
-        k ≥ 1.
-    step_size : float
-        h > 0, at most 2/(2λ + ρnκR²).
-    n_epochs, n_batches : int
-        Passes ≥ 1 over the rows, of l ≥ 1 steps each; l is 1 under add-or-remove-one, and where
-        persons are the records.
-    n_persons : int or None, default=None
-        Upper bound on the persons of both neighbours, where these are the records: it, and not
-        ``n_rows``, restricts the data sets that the guarantee speaks of.
+    - ``posterior``, ``likelihood_power``: what to sample from, and ρ in (0, 1].
+    - ``n_rows``: n ≥ 1; under add-or-remove-one an upper bound on the rows of both neighbours,
+      which restricts the data sets that the guarantee speaks of.
+    - ``step_size``: h > 0, at most 2/(2λ + ρnκR²).
+    - ``n_epochs``, ``n_batches``: passes ≥ 1 over the rows, of l ≥ 1 steps each; l is 1 under
+      add-or-remove-one, and where persons are the records.
+    - ``n_persons``: upper bound on the persons of both neighbours, where these are the records: it,
+      and not ``n_rows``, restricts the data sets that the guarantee speaks of.
     """
 
     posterior: TemperedPosterior

@@ -98,28 +98,19 @@ KEPT_ENTRIES = 10**8  # n·d beyond which no copy of the rows is kept between pa
 
 @dataclass(frozen=True)
 class NoiseAwareConfig(LinearRun):
-    """Public facts of a run: all that its event depends on.
+    """Public facts of a run, as in `LinearRun`, of one logit: all that its event depends on.
 
-    Parameters
-    ----------
-    likelihood, n_rows, n_features, fit_intercept, data_norm, ...
-        As in `LinearRun`, of one logit; the noise multiplier is that of a gradient.
-    n_steps : int
-        T ≥ 1: number of noisy gradients.
-    clip_norm : float
-        C > 0: bound on the norm of one record's score.
-    prior_scale : float or None
-        τ > 0 of the prior N(0, τ² I). None infers it from the releases.
-    prior_blocks : tuple of int or None
-        Block 0, 1, ... of each feature: those of one block share a τ, and the intercept has its
-        own. None is one block.
-    curvature : {"gram", "trace"}
-        Whether second moments are released in full or their trace alone.
-    exposed : bool
-        Whether logits have offsets, whose magnitudes are released first; the intercept takes up
-        their mean.
-    robust : bool
-        Whether the scatter of the scores is released at the last θ.
+    The noise multiplier is that of a gradient.
+
+    - ``n_steps``: T ≥ 1 noisy gradients.
+    - ``clip_norm``: C > 0, bound on the norm of one record's score.
+    - ``prior_scale``: τ > 0 of the prior N(0, τ² I); None infers it from the releases.
+    - ``prior_blocks``: block of each feature: those of one, or all if None, share a τ, and the
+      intercept has its own.
+    - ``curvature``: whether second moments are released in full or their trace alone.
+    - ``exposed``: whether logits have offsets, whose magnitudes are released first; the intercept
+      takes up their mean.
+    - ``robust``: whether the scatter of the scores is released at the last θ.
     """
 
     n_steps: int
@@ -224,21 +215,9 @@ class NoiseAwareConfig(LinearRun):
         streams: Streams,
         progress: Progress = iter,
     ) -> GaussianPosterior:
-        """Run the algorithm on private rows and return the posterior.
+        """Return the posterior, a function of what is released of rows and targets (n, K).
 
-        Parameters
-        ----------
-        records : pair of ndarray
-            Rows (n, n_features), clipped here, and their targets (n, K).
-        streams : Streams
-            Streams of the fit: "sampling", "noise" and "inference" are used.
-        progress : callable
-            Wraps the iteration over states.
-
-        Returns
-        -------
-        GaussianPosterior
-            A function of what was released.
+        Rows (n, n_features) are clipped here. Streams "sampling", "noise", "inference" are used.
         """
         kept = records[0].size <= KEPT_ENTRIES
         bounds = target_bounds(self.likelihood, records[1])

@@ -66,13 +66,8 @@ BELIEF_ENTRIES, LEAST_BELIEFS = 2400, 8  # parameters times draws of the second 
 class NoiseAwareLogit:
     """What is asked for, and what is taken in.
 
-    Parameters
-    ----------
-    config : NoiseAwareConfig
-        Public facts of the run.
-    weighted : bool, default=False
-        Whether rows have weights: there are as many rows as these come to, by a noisy sum where
-        the intercept tells one.
+    Where rows are ``weighted``, there are as many as their weights come to, by a noisy sum where
+    the intercept tells one.
     """
 
     def __init__(self, config: NoiseAwareConfig, weighted: bool = False) -> None:

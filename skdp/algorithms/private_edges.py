@@ -67,20 +67,11 @@ class AtDeclared:
 class PrivateEdgesConfig:
     """Public facts of a run.
 
-    Parameters
-    ----------
-    edges : BinsConfig
-        Of the columns whose edges are released.
-    places : tuple of int
-        Where these are among the columns.
-    fit : Config
-        The run that follows, as if there were as many bins as are asked for.
-    model : Additive
-        All columns, before waves are asked for.
-    mu : float
-        GDP budget of the fit, of a record that comes or goes.
-    telling : Telling
-        How much scores tell.
+    - ``edges``, ``places``: of the columns whose edges are released, and where these are.
+    - ``fit``: the run that follows, as if there were as many bins as are asked for.
+    - ``model``: all columns, before waves are asked for.
+    - ``mu``: GDP budget of the fit, of a record that comes or goes.
+    - ``telling``: how much scores tell.
     """
 
     edges: BinsConfig
@@ -155,14 +146,8 @@ class PrivateEdgesConfig:
     def run(self, records: Any, streams: Streams, progress: Progress = iter) -> AtEdges:
         """Release edges and run the fit on codes of the bins between them.
 
-        Parameters
-        ----------
-        records : Records
-            Numbers of the columns at ``places`` and codes of the others, (n, columns), and targets.
-        streams : Streams
-            Streams of the fit: "edges", and those of the fit.
-        progress : callable
-            Wraps the iteration over the releases of both.
+        Records are numbers of the columns at ``places`` and codes of the others, (n, columns), with
+        their targets. Streams are "edges", and those of the fit.
         """
         part = parts_of_progress(progress)
         found = self.edges.run(
