@@ -79,13 +79,7 @@ class CellSum(_ColumnSum):
 
 @dataclass(frozen=True)
 class MomentsSum(_ColumnSum):
-    """Σ (v, v² of numbers, 1), called with both ends of the ranges of all columns, (2, d).
-
-    Parameters
-    ----------
-    norm : float
-        Bound on the norm of u.
-    """
+    """Σ (v, v² of numbers, 1) for both ends of all columns' ranges, (2, d); ``norm`` bounds ‖u‖."""
 
     norm: float
     apart = 2.0

@@ -81,23 +81,14 @@ def spreads(square: np.ndarray, error: np.ndarray, usual: float = USUAL_SPREAD) 
 class Columns(NamedTuple):
     """What was released of columns in the units of `ColumnsConfig.scaled`, (d,) each.
 
-    Parameters
-    ----------
-    centre, scale : ndarray of shape (d,)
-        Of the public map z = (u - centre)/scale.
-    variance, error : ndarray of shape (d,)
-        Released mean of z², and its standard error; a column of which nothing is known has a
-        variance below some errors.
-    n_found : (float, float)
-        Noisy number of records, by their weights, and its standard error.
-    outside : float
-        Noisy number of records with a value beyond its bounds.
-    outside_noise : float
-        Its standard error.
-    counted : bool
-        Whether the number of records is the released one, and not a declared fact.
-    numbers : tuple of bool
-        Which columns are no indicators.
+    - ``centre``, ``scale``: of the public map z = (u - centre)/scale.
+    - ``variance``, ``error``: released mean of z², and its standard error; a column of which
+      nothing is known has a variance below some errors.
+    - ``n_found``: noisy number of records, by their weights, and its standard error.
+    - ``outside``, ``outside_noise``: noisy number of records with a value beyond its bounds; its
+      error.
+    - ``counted``: whether the number of records is the released one, and not a declared fact.
+    - ``numbers``: which columns are no indicators.
     """
 
     centre: np.ndarray
@@ -115,19 +106,11 @@ class Columns(NamedTuple):
 class ColumnsConfig(GaussianRun):
     """Public facts of a run.
 
-    Parameters
-    ----------
-    n_rows : int
-        Public number of rows.
-    lower, upper : tuple of float
-        Declared bounds of the columns, lower < upper. A column within (0, 1) is taken for an
-        indicator: v² is taken for v.
-    data_norm : float or None
-        Norm to which rows are clipped before, about 0; None where none is declared.
-    centred : bool
-        Whether columns are centred; without, they are divided by their root mean square alone.
-    shares : (float, float)
-        Of the squared GDP budget, for cells, 0 where none are counted, and for moments.
+    - ``lower``, ``upper``: declared bounds of the columns, lower < upper. A column within (0, 1) is
+      taken for an indicator: v² is taken for v.
+    - ``data_norm``: norm to which rows are clipped before, about 0; None where none is declared.
+    - ``centred``: whether columns are centred, or divided by their root mean square alone.
+    - ``shares``: of the squared GDP budget, for cells, 0 where none are counted, and for moments.
     """
 
     n_rows: int
@@ -161,10 +144,7 @@ class ColumnsConfig(GaussianRun):
         return self.n_stages / STAGES * self.shares[0] + self.shares[1] + COUNT_SHARE
 
     def shared(self, mu: float) -> ColumnsConfig:
-        """Return the same run with the shares that suit a GDP budget, of rows of weight 1.
-
-        Cells are not asked for where their noise would hide what lies in any of them.
-        """
+        """Return the run with the shares for a GDP budget; no cells where noise would hide any."""
         unit = self.of_rows / (mu * max(self.n_rows, 1))
         of_cells = unit * math.sqrt(sum(self.numbers) * STAGES / CELLS_SHARE)
         of_moments = unit * MomentsSum((), (), self.numbers, self.norm).record_bound

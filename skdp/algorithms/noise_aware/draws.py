@@ -33,16 +33,7 @@ class Along(NamedTuple):
     ) -> tuple[np.ndarray, np.ndarray]:
         """Precision (K, D, D), and its product with the mean (K, D), of the likelihood of θ.
 
-        Parameters
-        ----------
-        H : ndarray of shape (K, D, D)
-            Slopes of n rows.
-        noise : float
-            Of scores, in a unit.
-        n : float
-            Number of rows.
-        scatter : ndarray of shape (K, D, D) or None
-            Σ s sᵀ; None is κH.
+        H are slopes (K, D, D) of n rows, noise is of scores, scatter Σ s sᵀ (K, D, D); None is κH.
         """
         g, usual = self.scores, H.mean(axis=0)
         q = self.bent(usual, noise)

@@ -31,16 +31,10 @@ def alone(chunk: LinearBatch, weights: np.ndarray) -> np.ndarray:
 
 
 class Cut(NamedTuple):
-    """What rows count: w = min(1, C/(‖z‖ m), R²/‖z‖²), m the largest score of a row.
+    """What rows count, whatever their targets: w = min(1, C/(‖z‖ m), R²/‖z‖²).
 
-    It does not depend on targets.
-
-    Parameters
-    ----------
-    clip_norm : float
-        C > 0, bound on a row's term of a score.
-    row_norm : float
-        R > 0; its square bounds a row's share of Σ w z zᵀ.
+    m is the largest score of a row, C > 0 bounds a row's term of a score, R² > 0 its share of Σ w z
+    zᵀ.
     """
 
     clip_norm: float
@@ -65,20 +59,13 @@ UNCUT = Cut(math.inf, math.inf)
 class Usual(NamedTuple):
     """Mean slopes and variances of the scores of usual rows, over those of z zᵀ.
 
-    Parameters
-    ----------
-    basis : ndarray of shape (K, k)
-        Orthonormal contrasts of K outputs, in which both are diagonal, or nearly so.
-    slopes, variances : ndarray of shape (k,)
-        Of the score of each contrast.
-    along : ndarray of shape (k,)
-        Slopes along θ over these.
-    weight : float
-        Mean weight of a row.
-    value : ndarray of shape (K,)
-        Mean of what a score has as its expectation, of rows of weight 1.
-    matrix : ndarray of shape (K, K)
-        Mean slope of rows of weight 1.
+    - ``basis``: orthonormal contrasts of K outputs (K, k), in which both are diagonal, or nearly
+      so.
+    - ``slopes``, ``variances``: of the score of each contrast; ``along``: slopes along θ over
+      these.
+    - ``weight``: mean weight of a row.
+    - ``value``, ``matrix``: of rows of weight 1, mean (K,) of what a score has as its expectation,
+      and its mean slope (K, K).
     """
 
     basis: np.ndarray
@@ -142,13 +129,7 @@ class _Slope:
 
 @dataclass(frozen=True)
 class Logit:
-    """Two classes by one logit.
-
-    Parameters
-    ----------
-    likelihood : Likelihood
-        Its residuals are in [-1, 1].
-    """
+    """Two classes by one logit, of a ``likelihood`` whose residuals are in [-1, 1]."""
 
     likelihood: Likelihood
     extra: ClassVar[int] = 0  # numbers that are released beside a score
@@ -236,13 +217,7 @@ class ContrastGrams(GramSum):
 
 @dataclass(frozen=True)
 class Softmax:
-    """K > 2 classes by as many logits, whose sum is 0.
-
-    Parameters
-    ----------
-    likelihood : Categorical
-        Its residuals have a norm below √2.
-    """
+    """K > 2 classes by as many logits, whose sum is 0; residuals have a norm below √2."""
 
     likelihood: Any
     extra: ClassVar[int] = 0
@@ -292,13 +267,7 @@ class Softmax:
 
 @dataclass(frozen=True)
 class Counts:
-    """Counts with a rate exp θz.
-
-    Parameters
-    ----------
-    likelihood : Poisson
-        Its scores are cut at the scale of the residuals of the largest count.
-    """
+    """Counts with a rate exp θz; scores are cut at the scale of the largest count's residuals."""
 
     likelihood: Any
     extra: ClassVar[int] = 0

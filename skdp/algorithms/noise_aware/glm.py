@@ -63,32 +63,16 @@ CHAINS, FEW_CHAINS = 16, 2  # draws, fewer of more than `MANY` columns
 class GLMConfig(GaussianRun):
     """Public facts of a run on standardised rows.
 
-    Parameters
-    ----------
-    family : Logit, Softmax, Counts or Line
-        What scores are of.
-    n_rows, n_features : int
-        Public numbers of rows and of columns.
-    fit_intercept : bool
-        Whether each row has a 1 appended.
-    clip_norm : float
-        C > 0.
-    n_steps : int
-        T ≥ 1.
-    prior_scale : float or None
-        Standard deviation of a normal prior of each standardised effect; None learns τ.
-    prior_blocks : tuple of int or None
-        Block of each column; those of one share a τ.
-    covariance : {"full", "diag"}
-        Of what is returned.
-    residual_clip : float or None
-        c of numbers in all steps, in units in which they are; None follows the scale of residuals.
-    exposed : bool
-        Whether logits have offsets, whose magnitudes are released first.
-    robust : bool
-        Whether the scatter of the scores is released, of one output alone.
-    design : Design
-        Units and norms of rows.
+    - ``family``: what scores are of.
+    - ``clip_norm``, ``n_steps``: C > 0, T ≥ 1.
+    - ``prior_scale``: deviation of a normal prior of each standardised effect; None learns τ.
+    - ``prior_blocks``: block of each column; those of one share a τ.
+    - ``covariance``: "full" or "diag", of what is returned.
+    - ``residual_clip``: c of numbers in all steps, in units in which they are; None follows the
+      scale of residuals.
+    - ``exposed``: whether logits have offsets, whose magnitudes are released first.
+    - ``robust``: whether the scatter of the scores is released, of one output alone.
+    - ``design``: units and norms of rows.
     """
 
     family: Logit | Softmax | Counts | Line

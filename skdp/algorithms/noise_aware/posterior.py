@@ -261,10 +261,7 @@ class Posterior:
         return own._replace(of_normal=bent), H + change * Hu[:, :, None] * Hu[:, None, :]
 
     def _scatter(self, own: Along, H: np.ndarray) -> np.ndarray:
-        """Draws of Σ s sᵀ (K, D, D), of scores as they were measured.
-
-        In units of what the model says of it, below which none is where the noise hides it.
-        """
+        """Draws of Σ s sᵀ (K, D, D) as measured; where noise hides it, no less than the model's."""
         assert self.state.scatter is not None
         usual, unit = own.sampling * H.mean(axis=0), self.state.units[-1] ** 2
         half, back = (root(usual[None], power)[0] for power in (0.5, -0.5))

@@ -36,20 +36,11 @@ _BETAS = np.exp(np.linspace(math.log(0.005), math.log(5.0), 60))
 class Prior:
     """Scales of K chains, drawn anew whenever θ is.
 
-    Parameters
-    ----------
-    H : ndarray of shape (K, D, D)
-        Slopes, that of the intercept last if there is one.
-    spread : ndarray of shape (K, d)
-        Spread of each column, over the unit of effects.
-    unit : float
-        The unit of effects.
-    blocks : tuple of int or None
-        Block of each column; None is one for all.
-    scale : float or None
-        Standard deviation of normal effects; None learns all scales.
-    design : Design
-        Whose usual row the scales of priors are of; where it has a ``model``, θ = a.
+    - ``H``: slopes (K, D, D), that of the intercept last if there is one.
+    - ``spread``: of each column (K, d), over the ``unit`` of effects.
+    - ``blocks``: block of each column; None is one for all.
+    - ``scale``: standard deviation of normal effects; None learns all scales.
+    - ``design``: whose usual row the scales of priors are of; where it has a ``model``, θ = a.
     """
 
     def __init__(

@@ -70,18 +70,9 @@ class Laplace(NamedTuple):
 
 @dataclass(frozen=True)
 class Given:
-    """A statistic and what it depends on; arrays have a leading axis B of beliefs.
+    """A statistic s (B, D) of noise variance ν², for B beliefs about the rows.
 
-    Parameters
-    ----------
-    rows : LogitRows
-        Beliefs about the rows.
-    statistic : ndarray of shape (B, D)
-        s.
-    variance : float
-        ν².
-    scatter : ndarray of shape (B, D, D) or None
-        V; None is that of the model.
+    ``scatter`` (B, D, D) is V; None is that of the model.
     """
 
     rows: LogitRows
@@ -166,20 +157,8 @@ def pooled(
 ) -> Found:
     """Pool over beliefs, with a τ each: Laplace's approximations, or chains where these are off.
 
-    Parameters
-    ----------
-    given : Given
-        The statistic, for B beliefs.
-    prior : PriorScales
-        Of θ.
-    start : ndarray of shape (B, D)
-        Near the modes.
-    scales : ndarray of shape (B, blocks)
-        τ of each.
-    stream : SecureStream
-        Of all that is drawn.
-    chains : bool
-        Whether chains are affordable.
+    ``start`` (B, D) is near the modes, ``scales`` (B, blocks) has the τ of each; ``chains`` says
+    whether these are affordable.
     """
     precision = prior.precision(scales)
     found = given.laplace(given.laplace(start, precision, 3).mode, precision, 2)

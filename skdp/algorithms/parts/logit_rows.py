@@ -67,18 +67,10 @@ def transposed(matrix: np.ndarray) -> np.ndarray:
 class LogitRows:
     """Beliefs about the rows, and the score that is summed over them.
 
-    Parameters
-    ----------
-    n_rows : float
-        Number n of rows; other than that of the data where slopes are found to be larger.
-    score : Score
-        Of one record.
-    offset : float
-        Variance of what is added to the logits of a row, independent of it, of mean 0.
-    transform : ndarray of shape (..., D, D) or None
-        T; None is the identity.
-    reference : ndarray of shape (..., D)
-        θ₀.
+    - ``n_rows``: n; other than that of the data where slopes are found to be larger.
+    - ``score``: of one record.
+    - ``offset``: variance of what is added to the logits of a row, independent of it, of mean 0.
+    - ``transform``: T, (..., D, D); None is the identity. ``reference``: θ₀, (..., D).
     """
 
     n_rows: float
@@ -172,15 +164,7 @@ class _Normal(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class NormalRows(LogitRows):
-    """Rows that are N(m, S).
-
-    Parameters
-    ----------
-    mean : ndarray of shape (..., D)
-        m.
-    covariance : ndarray of shape (..., D, D)
-        S.
-    """
+    """Rows that are N(m, S), of mean (..., D) and covariance (..., D, D)."""
 
     mean: np.ndarray
     covariance: np.ndarray
@@ -230,13 +214,7 @@ class _Points(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class PointRows(LogitRows):
-    """Rows that are distributed over points, as many at each.
-
-    Parameters
-    ----------
-    points : ndarray of shape (B, M, D)
-        Of each belief.
-    """
+    """Rows that are distributed over points (B, M, D) of each belief, as many at each."""
 
     points: np.ndarray
 
@@ -298,20 +276,10 @@ def without_noise(
 ) -> np.ndarray:
     """A noisy matrix with its noise taken out, given what was believed of it before.
 
-    In the eigenbasis of the believed H, with eigenvalues h_i, the entries of E = H^-½(H̃ − H)H^-½
-    have noise of variance s²/(h_i h_j), and half of that beside the diagonal. Before, they are
-    N(0, σ²), with the σ that their weighted mean square shows, between bounds.
-
-    Parameters
-    ----------
-    believed : ndarray of shape (..., D, D)
-        H, positive definite.
-    released : ndarray of shape (D, D)
-        H̃.
-    scale : float
-        s; see `skdp.engine.linear_sums.GramSum`.
-    most : float
-        Upper bound of σ.
+    In the eigenbasis of the believed H (..., D, D), positive definite, with eigenvalues h_i, the
+    entries of E = H^-½(H̃ − H)H^-½ have noise of variance s²/(h_i h_j), and half of that beside the
+    diagonal; s is that of `skdp.engine.linear_sums.GramSum`. Before, they are N(0, σ²), with the σ
+    that their weighted mean square shows, up to ``most``.
     """
     vectors, root = relative_to(believed)
     outer = root[..., :, None] * root[..., None, :]

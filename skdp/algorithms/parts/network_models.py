@@ -52,10 +52,9 @@ class PrivateRows(NamedTuple):
 
 
 class ModuleTrial(NamedTuple):
-    """What a trial of a module on synthetic records found.
+    """How a trial of a module takes per-record gradients; its number of trained parameters.
 
-    How per-record gradients are taken, the number of trained parameters, and the memory that the
-    gradients of one more record at once take, about.
+    And the memory that the gradients of one more record at once take, about.
     """
 
     method: str

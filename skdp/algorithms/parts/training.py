@@ -60,10 +60,7 @@ class Posterior(Protocol):
 
 
 class Update:
-    """An update rule: pure functions of a state and a released sum.
-
-    A state has the parameters ``theta``, and counts its steps in ``n_steps``.
-    """
+    """An update rule: pure functions of a state (``theta``, ``n_steps``) and a released sum."""
 
     def init(self, theta: Tensor, kept: Any = None) -> Any:
         """Start at given parameters, with what an earlier run kept."""
@@ -115,32 +112,18 @@ def perceptron_size(sizes: Sequence[int]) -> int:
 class NetworkRun:
     """Public facts of a training; built without a row in sight, and all its event depends on.
 
-    Parameters
-    ----------
-    n_rows : int
-        N: public number of rows, which with the rate gives the divisor B = qN of a sum. Of persons,
-        how many there are times how many rows each has, both as declared.
-    n_steps : int
-        T ≥ 1: number of noisy sums.
-    sampling_rate : float
-        q in (0, 1]; 1 is the full batch.
-    clip_norm : float
-        C > 0: norm to which each row's gradient is clipped; infinite for none, and no privacy.
-    clipping : {"flat", "automatic"}
-        How gradients are clipped; see `NetworkBoundedSum`.
-    physical_batch_size : int or None
-        Records worked on at once.
-    neighboring_relation : str
-        Who is a neighbour.
-    layer_sizes : tuple of int or None
-        Features, neurons and outputs of our own perceptron; None for a module.
-    persons : PersonUnit or None
-        Public facts about persons, where these are the records: the sum of a person's clipped
-        gradients is clipped to c·C, and it is persons who are sampled. None where rows are.
-    weight_bound : float
-        Largest weight > 0 that a row may have, by which its clipped gradient is multiplied.
-    secure : bool
-        Integer sums and discrete Gaussian noise, of our own perceptron.
+    - ``n_rows``: N, public number of rows, which with the rate gives the divisor B = qN of a sum.
+      Of persons, how many there are times how many rows each has, both as declared.
+    - ``n_steps``, ``sampling_rate``: T ≥ 1 noisy sums; q in (0, 1], 1 for the full batch.
+    - ``clip_norm``: C > 0, to which each row's gradient is clipped; infinite for none, and no
+      privacy.
+    - ``clipping``: "flat" or "automatic"; see `NetworkBoundedSum`.
+    - ``physical_batch_size``: records worked on at once.
+    - ``layer_sizes``: features, neurons and outputs of our own perceptron; None for a module.
+    - ``persons``: public facts about persons, where these are the records: the sum of a person's
+      clipped gradients is clipped to c·C, and it is persons who are sampled.
+    - ``weight_bound``: largest weight > 0 of a row, by which its clipped gradient is multiplied.
+    - ``secure``: integer sums and discrete Gaussian noise, of our own perceptron.
     """
 
     n_rows: int
@@ -369,8 +352,7 @@ def _draw_masks(streams: Streams) -> None:
 def _masks(streams: Streams) -> Iterator[None]:
     """Draw what a network draws under a key of the fit's own; torch's generator is put back.
 
-    Masks of dropout, and noise on a record's gradient before it is clipped: the promise rests on
-    neither.
+    Masks of dropout, and noise on gradients before they are clipped: the promise rests on neither.
     """
     with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
         _draw_masks(streams)
