@@ -198,7 +198,6 @@ class LangevinConfig(PosteriorRun):
 
 
 def _weight(posterior: TemperedPosterior, n_rows: int, n_persons: int | None) -> float:
-    """Most that all rows weigh together."""
     return n_rows if n_persons is None else n_persons * posterior.record_weight
 
 
@@ -338,7 +337,6 @@ def _rows(config: LangevinConfig, records: Records, *, kept: bool = True) -> Lin
 
 
 def _selections(config: LangevinConfig, n_rows: int, stream: SecureStream) -> list[Selection]:
-    """Rows of each batch."""
     if config.n_batches == 1:
         return [slice(None)]
     # Positions are dealt at random up to n_rows: those beyond the rows at hand are null rows.

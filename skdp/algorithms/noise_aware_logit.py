@@ -210,7 +210,6 @@ class NoiseAwareLogit:
         return NormalRows(self.config.n_rows, score, offset, **moments)
 
     def _score(self, square: float) -> Score:
-        """Of rows of a mean square norm."""
         bound = self.config.clip_norm / self.R / math.sqrt(min(1.0, square))
         return self.config.likelihood.score(bound)
 
@@ -233,10 +232,7 @@ class NoiseAwareLogit:
 
     @property
     def n_at_zero(self) -> int:
-        """How many gradients are asked for at 0: more of them where little else is known of rows.
-
-        The noise of one is held against n/2, the longest sum of scores that there can be.
-        """
+        """Number of gradients at 0, by the noise of one over n/2, the longest sum of scores."""
         if self.config.curvature == GRAM:
             return FIRST_AT_ZERO[0]
         noise = 2.0 * math.sqrt(self.noise_variance * self.size) / self.config.n_rows

@@ -172,11 +172,9 @@ class _Claim:
 
     @property
     def scale(self) -> float:
-        """Standard deviation of the noise."""
         return self.noise_multiplier * self.clip_norm
 
     def event(self) -> DpEvent:
-        """What the claim costs."""
         return dp_sgd_event(self.noise_multiplier, self.sampling_rate, self.n_steps)
 
     def ratio(self, z: np.ndarray) -> np.ndarray:

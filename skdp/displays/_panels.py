@@ -18,7 +18,6 @@ _MANY = 30  # letters of levels side by side, beyond which they are turned
 
 
 def _ends(effect: Any, names: tuple[str, ...], ends: tuple[str, ...], remedy: str = "") -> list:
-    """Arrays of an effect, which has these attributes."""
     if missing := [name for name in (*names, *ends) if not hasattr(effect, name)]:
         raise expected(f"a list of curves: one has no {missing[0]}", remedy, curves=effect)
     return [numbers(getattr(effect, name), f"curves: {name}") for name in ends]
@@ -39,7 +38,6 @@ class _Side(NamedTuple):
 
     @classmethod
     def of(cls, name: str, grid: Any, n: int, effect: str) -> _Side:
-        """Check a grid of n bins or levels."""
         if np.ndim(grid) != 1 or len(grid) not in (n, n + 1):
             raise ValueError(
                 f"Expected curves with a grid of {n + 1} edges or {n} levels where there are {n} "

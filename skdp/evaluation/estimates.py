@@ -76,7 +76,6 @@ class Estimate:
         return Estimate(function(self.value), function(self.low), function(self.high), self.level)
 
     def __getitem__(self, key: Any) -> Estimate:
-        """Select from arrays."""
         return self.map(lambda x: x[key])
 
     def to_dict(self) -> dict[str, Any]:

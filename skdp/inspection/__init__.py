@@ -83,7 +83,6 @@ class CoefficientTable:
         return pd.DataFrame(dict(self._columns()[1:]), index=pd.Index(self.name, name="name"))
 
     def _columns(self) -> list[tuple[str, Any]]:
-        """Headings and columns, as they are shown."""
         ends = [f"{50 * (1 + sign * self.level):g} %" for sign in (-1, 1)]
         heads, what = ["name", "mean", "sd", *ends, "P(>0)"], self.ratio_name
         columns = [self.name, self.mean, self.sd, self.low, self.high, self.positive]

@@ -1,7 +1,5 @@
 """Public features of an additive model: a trend and waves for a number, levels for a category.
 
-And their products, for a pair of columns.
-
 A column of numbers is cut into B bins by public edges. With x_b = (b + ½)/B, bin b has the features
 
     2x_b - 1,    a_k cos(2πk x_b), a_k sin(2πk x_b), k = 1, 2, ...,    a_k² = 2 WEIGHT/(πk)².
@@ -49,18 +47,9 @@ TREND, WAVES, LEVELS, MISSING, PAIRS = "trend", "waves", "levels", "missing", "p
 
 @dataclass(frozen=True)
 class Number:
-    """A column of numbers.
+    """A column of numbers, cut by at least two ascending edges; values beyond count as at the ends.
 
-    Parameters
-    ----------
-    name : str
-        Of the column.
-    edges : tuple of float
-        At least two, ascending. Values beyond the outer ones count as they do.
-    n_waves : int
-        K ≥ 0.
-    told_missing : bool
-        Whether a missing value has a feature.
+    It has ``n_waves`` K ≥ 0, and a feature of what is missing where that is ``told_missing``.
     """
 
     name: str
@@ -109,16 +98,9 @@ class Number:
 
 @dataclass(frozen=True)
 class Category:
-    """A column of categories.
+    """A column of categories, whose levels are all different.
 
-    Parameters
-    ----------
-    name : str
-        Of the column.
-    levels : tuple
-        The levels, all different.
-    told_missing : bool
-        Whether any other value, and a missing one, has a feature.
+    Any other value, and a missing one, has a feature where it is ``told_missing``.
     """
 
     name: str
@@ -156,14 +138,8 @@ class Category:
 class Pair:
     """Two columns, and what they do beyond the sum of their curves.
 
-    Parameters
-    ----------
-    columns : pair of Number or Category
-        The two.
-    places : (int, int)
-        Which of all columns these are.
-    least : float
-        Mean square of a product from which on it is asked for; infinite for none.
+    ``places`` are theirs among all columns. A product is asked for from a mean square of ``least``
+    on, which is infinite for none.
     """
 
     columns: tuple[Number | Category, Number | Category]
@@ -248,15 +224,7 @@ def beside_trend(column: Number | Category) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Additive:
-    """Public features of all columns and pairs together.
-
-    Parameters
-    ----------
-    columns : tuple of Number or Category
-        At least one.
-    pairs : tuple of Pair
-        Of these columns.
-    """
+    """Public features of all columns, at least one, and of pairs of them, together."""
 
     columns: tuple[Number | Category, ...]
     pairs: tuple[Pair, ...] = ()
@@ -350,8 +318,7 @@ class Additive:
     ) -> Additive:
         """The same columns with as many waves as n rows tell of at a budget of μ.
 
-        And pairs with as many products, but with no more features than ``most``, if there can be so
-        few.
+        And pairs with as many products; no more features than ``most``, if there can be so few.
         """
         bound = self.norm**2 + 1.0  # with all waves; without, it is smaller
 

@@ -28,16 +28,10 @@ LargestResidual = Callable[[np.ndarray], np.ndarray]
 
 
 class Score:
-    """A bounded score, and what is expected of it.
+    """A bounded score of K logits, and what is expected of it.
 
-    Attributes
-    ----------
-    n_outputs : int
-        Number of logits, K.
-    largest_residual : callable or None
-        Norm (m,) of the largest residual that any target could have, for the weight, if any.
-    slope_bound : float
-        Bound on the slope of a record of norm 1.
+    ``largest_residual`` is the norm (m,) of the largest residual that any target could have, for
+    the weight, if any; ``slope_bound`` bounds the slope of a record of norm 1.
     """
 
     n_outputs: int
@@ -155,11 +149,10 @@ class CategoricalScore(Score):
 class PoissonScore(Score):
     """clip(min(y, y_max) − r, ±c) less its own mean under Poisson(r), at the rate r = e^z ≤ y_max.
 
-    Tabulated over the logit: sums over the counts that occur.
-
-    Beyond y_max, which no count exceeds, the rate is cut. At a rate far above, every count would be
-    clipped and so would the mean: the score would be 0 whatever the counts are, and a run that one
-    step had taken there would find nothing that leads back.
+    Tabulated over the logit: sums over the counts that occur. Beyond y_max, which no count exceeds,
+    the rate is cut: far above, every count would be clipped and so would the mean, the score would
+    be 0 whatever the counts are, and a run that one step had taken there would find nothing that
+    leads back.
     """
 
     bound: float

@@ -21,18 +21,12 @@ from skdp.models.rounded_losses import log_sum_exp, softplus
 
 
 class BoundedScores:
-    """What variational inference needs of a likelihood; leading axes of arrays broadcast.
+    """What variational inference needs of a likelihood of K logits; leading axes broadcast.
 
-    Attributes
-    ----------
-    n_outputs : int
-        Number of logits of a record, K.
-    residual_bound : float
-        Bound on ‖∂ log p/∂ logits‖.
-    largest_target : float
-        Bound to which targets are cut; infinite for none.
-    residual_scale : float
-        Size of large residuals as they occur, of which a default clip takes a share.
+    - ``residual_bound``: bound on ‖∂ log p/∂ logits‖.
+    - ``largest_target``: bound to which targets are cut; infinite for none.
+    - ``residual_scale``: size of large residuals as they occur, of which a default clip takes a
+      share.
     """
 
     n_outputs: int
@@ -50,14 +44,9 @@ class BoundedScores:
 
 
 class LogConcave:
-    """What a posterior sampler needs of a likelihood.
+    """What a posterior sampler needs of a likelihood, beside what `BoundedScores` says.
 
-    Attributes
-    ----------
-    n_outputs, residual_bound
-        As in `BoundedScores`.
-    curvature_bound : float
-        Bound on the eigenvalues of −∂² log p/∂ logits².
+    ``curvature_bound`` bounds the eigenvalues of −∂² log p/∂ logits².
     """
 
     n_outputs: int

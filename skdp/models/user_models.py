@@ -35,8 +35,7 @@ N_MADE_UP = 5
 class UserModel:
     """Log-densities of records under parameters, and their gradients record by record.
 
-    The function maps θ (n_parameters,) and rows x (n, d), and targets y (n,) if supervised, to
-    log-densities (n,).
+    The function maps θ (n_parameters,), rows x (n, d), and targets y (n,) if supervised, to (n,).
     """
 
     log_likelihood: Callable[..., Any]
@@ -59,8 +58,7 @@ class UserModel:
     def check(self, theta: Tensor, x: Tensor, y: Tensor) -> None:
         """Try the function on synthetic records, at and near θ.
 
-        It is refused if it fails, returns anything but (n,) finite numbers, mixes records, or its
-        gradients cannot be taken.
+        It must return (n,) finite numbers, mix no records, and let its gradients be taken.
         """
         generator = torch.Generator().manual_seed(0)
         noise = torch.randn(theta.shape, generator=generator, dtype=theta.dtype)

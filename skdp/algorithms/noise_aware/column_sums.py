@@ -28,7 +28,6 @@ class _ColumnSum(RowSum):
             return (rows - np.array(self.middle)) / np.array(self.half)
 
     def __call__(self, theta: np.ndarray, batch: LinearBatch) -> np.ndarray:
-        """Return the sum."""
         total = np.zeros(self.shape(tuple(theta.shape)))
         for chunk in batch.chunks(CHUNK_ROWS):
             total += self.records(theta, chunk).sum(axis=0)

@@ -237,11 +237,9 @@ class _Ranges(NamedTuple):
         return ends
 
     def noise(self, step: int, shape: tuple[int, ...]) -> float:
-        """Standard deviation of the noise of a release."""
         return self.plan.step(shape, step)[1].scale
 
     def update(self, noisy: np.ndarray, step: int) -> _Ranges:
-        """Take in one release."""
         state = self._replace(step=step + 1)
         if step == self.config.sampling.n_steps - 1:
             return state._replace(outside=float(noisy[0]))

@@ -213,7 +213,6 @@ class GLMConfig(GaussianRun):
 
     @property
     def _sums(self) -> list[Any]:
-        """What each release sums over rows."""
         score = of_weights(self.family.scores(self.cut), self.weight_bound)
         of: dict[str, Any] = {
             "offset": of_weights(MagnitudeSum(of_offset=True), self.weight_bound),

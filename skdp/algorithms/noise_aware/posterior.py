@@ -89,7 +89,6 @@ class Posterior:
         return replace(q, short_rows=self._short(), n_found=self._told())
 
     def _law(self, own: Along) -> Law:
-        """Draw θ along a contrast."""
         config, unit = self.config, self.state.scales[-1] if self.config.family.extra else 1.0
         given = config.prior_scale and config.prior_scale / unit
         H, slope = self._slopes(own)

@@ -195,8 +195,6 @@ def _chained(
     def density_and_force(
         theta: np.ndarray, precision: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Log density, and its gradient in these coordinates."""
-
         def weigh(F: np.ndarray) -> np.ndarray:
             return times(found.weight, given.statistic - F)
 

@@ -339,7 +339,6 @@ class LateSums:
 
 
 def _wrapped(model: Model, records: tuple[np.ndarray, ...]) -> Rows:
-    """Wrap private rows, with what stands beside them."""
     beside = (getattr(records, name, None) for name in ("starts", "weights"))
     return model.records(PrivateRows(*records[:2], *beside))
 

@@ -54,7 +54,6 @@ class _ModelSum(BoundedSum):
         return self
 
     def __call__(self, theta: Tensor, batch: NetworkBatch) -> Tensor:
-        """Return the sum for θ and C, (n_parameters + 1,)."""
         theta, clip_norm = theta[:-1], float(theta[-1])
         total = torch.zeros(self._shape(len(theta)), dtype=torch.float64)
         for gradients in self._records(theta, clip_norm, batch):
