@@ -2,8 +2,7 @@
 
 What is released is what the linear model releases. Its sums are taken by code (`CodedRows`); where
 they need each record's share, as with persons or ``secure``, rows are made of codes on the way. No
-row is longer than ``data_norm``, so that none is ever cut. See `skdp.models.additive` for the
-features.
+row is longer than ``data_norm``, so none is ever cut. Features are in `skdp.models.additive`.
 """
 
 from __future__ import annotations

@@ -52,10 +52,8 @@ class DPSGDConfig(NetworkRun):
     - ``learning_rate``, ``learning_rate_schedule``: step size > 0, and its factor; see
       `skdp.schedules.schedule`.
     - ``noise_multiplier``: σ ≥ 0; 0 is no privacy, or not `calibrated` yet.
-    - ``optimizer``: a callable makes a torch optimiser from a list of parameters, as its class
-      does.
-    - ``averaging``: share of the run, from its end, whose iterates are averaged; 0 keeps the last
-      one.
+    - ``optimizer``: a callable makes a torch optimiser of a list of parameters, as its class.
+    - ``averaging``: share of the run, at its end, whose iterates are averaged; 0 keeps the last.
     """
 
     learning_rate: float

@@ -19,8 +19,7 @@ Privacy: a composition of (Poisson-sampled) Gaussian mechanisms of noise multipl
 keeping many of them costs nothing more.
 
 Where persons are the records, clip_C(∇…) is summed over a person's rows and clipped to c·C, which
-stands for C in the noise and in σ_t; N = n_persons k̄ and B = qN count rows, q is the rate of
-persons.
+stands for C in noise and σ_t; N = n_persons k̄ and B = qN count rows, q is the rate of persons.
 
 References
 ----------

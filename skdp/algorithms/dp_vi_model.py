@@ -48,8 +48,7 @@ together, so that s̄ has a larger variance than H. By how much is released: the
 
     s̄ | θ ~ N(Hθ, ρH + (ν²/K) I),    M = H(ρH + (ν²/K) I)⁻¹,    Λ = MH + P₀,
 
-the same in all directions (a design effect). Without a release of it ρ is k̄, that of rows that are
-all alike.
+the same in all directions (a design effect). Without its release ρ is k̄, that of rows all alike.
 
 Related: Alrawajfeh, Jälkö & Honkela, *Noise-Aware Differentially Private Variational Inference*,
 2024. All steps have the same noise multiplier, so the event is that of `dp_sgd`.
@@ -103,11 +102,11 @@ class ModelConfig(GaussianRun):
     - ``n_rows``: public number of rows, n ≥ 1; of persons, as declared.
     - ``initial_mean``, ``initial_scale``: the start is N(initial_mean, s_0² I), s_0 > 0.
     - ``n_steps``: T ≥ 1 noisy sums of gradients.
-    - ``n_curvature_steps``: number ≥ 0 of noisy sums of outer products; 0 for a posterior that does
-      not know of the noise.
+    - ``n_curvature_steps``: noisy sums ≥ 0 of outer products; 0 for a posterior that ignores the
+      noise.
     - ``sampling_rate``: q in (0, 1]; 1 is the full batch.
-    - ``clip_norm``: C > 0, the first one: bounds a record's gradient, c·C a person's; infinite
-      without noise.
+    - ``clip_norm``: C > 0 at first, to which a record's gradient is clipped, c·C for a person;
+      infinite without noise.
     - ``given_learning_rate``: step size of m, in the units of θ, or None for the default.
     - ``data_norm``: norm > 0 to which rows are clipped; None leaves them as they are.
     - ``n_clip_steps``, ``n_check_steps``, ``n_person_steps``: numbers ≥ 0 of noisy histograms of

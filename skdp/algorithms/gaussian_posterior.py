@@ -15,14 +15,11 @@ class GaussianPosterior:
     """N(mean, covariance) over θ, (K, D).
 
     - ``spread``: deviations (KD,) of independent coordinates, or a covariance matrix (KD, KD).
-    - ``outside``: noisy numbers of records whose features, and targets, were cut; of one kind, or
-      two.
+    - ``outside``: noisy numbers of records whose features, and whose targets, were cut, or None.
     - ``n_counted``: number of records that these are of, by a release; None for the declared one.
     - ``short_rows``: root mean square norm of the features, where it is far below its bound.
-    - ``n_found``: noisy number of records and the deviation of its noise, where second moments hold
-      it.
-    - ``prior_scales``: percentiles 5, 50, 95 (3, blocks) of the prior's deviation, by block of
-      features.
+    - ``n_found``: noisy number of records and the noise's deviation, where second moments hold it.
+    - ``prior_scales``: percentiles 5, 50, 95 (3, blocks) of the prior's deviation, of each block.
     - ``of_logits``: covariance (KD, KD) that rows see, where it is less than that of θ: effects are
       large where columns hardly vary. None is that of θ.
     """

@@ -105,11 +105,11 @@ class NoiseAwareConfig(LinearRun):
     - ``n_steps``: T ≥ 1 noisy gradients.
     - ``clip_norm``: C > 0, bound on the norm of one record's score.
     - ``prior_scale``: τ > 0 of the prior N(0, τ² I); None infers it from the releases.
-    - ``prior_blocks``: block of each feature: those of one, or all if None, share a τ, and the
-      intercept has its own.
+    - ``prior_blocks``: block of each feature, one if None, which shares a τ; the intercept has its
+      own.
     - ``curvature``: whether second moments are released in full or their trace alone.
-    - ``exposed``: whether logits have offsets, whose magnitudes are released first; the intercept
-      takes up their mean.
+    - ``exposed``: whether logits have offsets: magnitudes are released, the intercept takes the
+      mean.
     - ``robust``: whether the scatter of the scores is released at the last θ.
     """
 
@@ -241,8 +241,7 @@ def default_curvature(
 ) -> str:
     """The second moments in full, unless their noise would dominate them.
 
-    The spectrum of the noise ends at √(2D)/(√share μ), that of Σ x xᵀ at n; μ is that of a record
-    that comes or goes.
+    The noise's spectrum ends at √(2D)/(√share μ), μ of a record that comes or goes; Σ x xᵀ's at n.
     """
     unit = GramSum(1.0).moved_by(neighboring_relation) / sensitivity_factor(neighboring_relation)
     edge = unit * math.sqrt(2.0 * n_columns / CURVATURE_SHARE) / mu

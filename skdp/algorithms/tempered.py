@@ -49,8 +49,7 @@ class TemperedPosterior:
     - ``data_norm``: norm > 0 to which the features of each row are clipped.
     - ``prior_scale``: τ > 0, of every coefficient and intercept.
     - ``theta_norm``: D > 0, norm of all of θ jointly that the domain ends at; infinite for none.
-    - ``of_person``: k₀ > 0, what a person's rows weigh together, at most; None where a row is a
-      record.
+    - ``of_person``: k₀ > 0, most that a person's rows weigh together; None where rows are records.
     """
 
     likelihood: LogConcave

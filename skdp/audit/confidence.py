@@ -12,8 +12,7 @@ the largest ε (or μ) whose curve the counts refute.
 
 **Why the bound is valid.** Fix the test beforehand, and draw results independently: then a and b
 are independent binomial counts, whatever the mechanism. Let T(a, b) be any function that falls in
-both. Under a guarantee with curve f the probability that T is at least as large as observed is at
-most
+both. Under a guarantee of curve f, T is as large as observed, or larger, with probability at most
 
     p(f) = sup over α of  P[T(a, b) ≥ T_observed],   a ~ Bin(n₀, α),  b ~ Bin(n₁, f(α)),
 

@@ -3,8 +3,7 @@
 The rows are zeros and one outlier, the canary (0, …, 0, large), so that nothing but the canary
 moves the result: the worst case that a guarantee has to hold for (Nasr et al. 2021; Annamalai & De
 Cristofaro 2024 show how much such starts matter). For a linear model on the full batch the result
-is then as telling as all releases together, and an audit with 5000 fits an arm proves 90 % and more
-of a Gaussian claim.
+is then as telling as all releases together: 5000 fits an arm prove 90 % of a Gaussian claim.
 
 Where persons are protected, the canary is a person with 50 such rows: neighbours differ in all rows
 of one person, so that whatever is bounded by row, and not by person, moves 50 times as far.
@@ -66,9 +65,8 @@ def audit_estimator(
     """Try to refute the privacy statement of an estimator, from outside.
 
     Fits it ``n_fits`` times on rows with a canary and as often without, takes a number or a few
-    from each fitted object, and bounds ε from below by how well they tell the two apart. The bound
-    and why it holds are in `skdp.audit.confidence`, the choice of the threshold in
-    `skdp.audit.samples`.
+    from each fitted object, and bounds ε from below by how well they tell the two apart:
+    `skdp.audit.confidence` has the proof, `skdp.audit.samples` the choice of a threshold.
 
     Parameters
     ----------

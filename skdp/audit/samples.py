@@ -59,13 +59,11 @@ def audit_samples(
     confidence : float, default=0.95
         Probability in (0, 1) with which the bound holds, at least.
     selection : float, default=0.1
-        Share in (0, 1) of the results, the first ones, that choose direction and threshold. They
-        are not counted.
+        Share in (0, 1) of the results, the first ones, that choose how to look and do not count.
     audited : str, default="samples"
         Name in the report.
     neighboring_relation : str, default="zero_out"
-        How the data sets differ, in one row or, as ``"zero_out_group"``, in all rows of a person;
-        for the report.
+        How the data sets differ, for the report: in a row, or as ``"zero_out_group"`` in a person.
 
     Returns
     -------

@@ -82,8 +82,7 @@ class PosteriorDisplay:
         parameters : str, int, or list of them, default=None
             Names or indices of the parameters. None takes the first eight.
         per : float, dict, "sd" or None, default=None
-            Of how many units of a feature the effect is shown, as in `skdp.inspection.summary`;
-            of linear models.
+            Units of a feature that an effect is of, as in `skdp.inspection.summary`; linear models.
         n_samples, random_state : int, default=1000 and None
             Number of posterior samples ≥ 1, and their seed.
         name, ax, **kwargs : optional
@@ -129,8 +128,7 @@ class PosteriorDisplay:
         Parameters
         ----------
         ax : matplotlib Axes, default=None
-            Axes to draw on: those of another display of the same parameters, to compare the two.
-            None makes a figure.
+            Axes to draw on, of another display of the same parameters too; None makes a figure.
         name : str, default=None
             Name in the legend. None takes that of the display.
         level : float, default=0.9
@@ -193,8 +191,7 @@ class PosteriorDisplay:
 def _stated(estimator: Any, names: list[str], per: Any) -> tuple[np.ndarray, list[str], list[str]]:
     """Say what parameters make of those of a model; names to choose by, and names that are shown.
 
-    Those of a model that is not linear, and of a pipeline whose steps name no columns, are as they
-    are.
+    Those of models that are not linear, or of pipelines whose steps name no columns, stay.
     """
     last = estimator[-1] if isinstance(estimator, Pipeline) else estimator
     if per is None and not hasattr(type(last), "summary"):

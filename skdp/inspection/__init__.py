@@ -142,8 +142,7 @@ def summary(
     Returns
     -------
     CoefficientTable
-        The intervals account for the noise where the inference does. Of posterior samples they are
-        quantiles of these.
+        Intervals account for the noise where the inference does; of samples they are quantiles.
 
     Raises
     ------

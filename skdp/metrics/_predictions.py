@@ -1,7 +1,6 @@
 """Labels and probabilities, checked: what every metric of this room starts from.
 
-Messages name the argument and the remedy and quote parameters only: labels of rows, probabilities
-and weights are data.
+Messages quote parameters only: labels of rows, probabilities and weights are data.
 """
 
 from __future__ import annotations

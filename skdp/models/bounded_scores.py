@@ -151,8 +151,7 @@ class PoissonScore(Score):
 
     Tabulated over the logit: sums over the counts that occur. Beyond y_max, which no count exceeds,
     the rate is cut: far above, every count would be clipped and so would the mean, the score would
-    be 0 whatever the counts are, and a run that one step had taken there would find nothing that
-    leads back.
+    be 0 whatever the counts are, and a run that had stepped there would not find back.
     """
 
     bound: float

@@ -25,8 +25,7 @@ class BoundedScores:
 
     - ``residual_bound``: bound on ‖∂ log p/∂ logits‖.
     - ``largest_target``: bound to which targets are cut; infinite for none.
-    - ``residual_scale``: size of large residuals as they occur, of which a default clip takes a
-      share.
+    - ``residual_scale``: size of large residuals that occur; a default clip takes a share of it.
     """
 
     n_outputs: int

@@ -173,8 +173,7 @@ def outputs(
     """Yield the outputs (k, m, n_outputs) of a module under k vectors, on blocks of m rows.
 
     Perceptrons run under all vectors of trained parameters at once, others under one after the
-    other, in double precision if asked to. Rows are given as 64-bit integers, or as numbers of the
-    parameters' type.
+    other, in double precision if asked to. Rows are 64-bit integers, or of the parameters' type.
     """
     module = copy.deepcopy(module).eval()
     trained = [p for p in module.parameters() if p.requires_grad]

@@ -1,7 +1,6 @@
 """Models that a user writes: a log-likelihood, and a simulator, as functions of torch tensors.
 
-A function is tried on synthetic records before it sees private ones, so that every error names it
-and quotes no data.
+A function is tried on synthetic records before private ones, so that no error quotes data.
 
 >>> import torch
 >>> def log_likelihood(theta, x):

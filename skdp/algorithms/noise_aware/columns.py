@@ -85,8 +85,7 @@ class Columns(NamedTuple):
     - ``variance``, ``error``: released mean of z², and its standard error; a column of which
       nothing is known has a variance below some errors.
     - ``n_found``: noisy number of records, by their weights, and its standard error.
-    - ``outside``, ``outside_noise``: noisy number of records with a value beyond its bounds; its
-      error.
+    - ``outside``, ``outside_noise``: noisy number of records with values beyond bounds, its error.
     - ``counted``: whether the number of records is the released one, and not a declared fact.
     - ``numbers``: which columns are no indicators.
     """

@@ -33,8 +33,7 @@ def alone(chunk: LinearBatch, weights: np.ndarray) -> np.ndarray:
 class Cut(NamedTuple):
     """What rows count, whatever their targets: w = min(1, C/(‖z‖ m), R²/‖z‖²).
 
-    m is the largest score of a row, C > 0 bounds a row's term of a score, R² > 0 its share of Σ w z
-    zᵀ.
+    m is the largest score of a row, C > 0 bounds its term of a score, R² > 0 that of Σ w z zᵀ.
     """
 
     clip_norm: float
@@ -59,10 +58,8 @@ UNCUT = Cut(math.inf, math.inf)
 class Usual(NamedTuple):
     """Mean slopes and variances of the scores of usual rows, over those of z zᵀ.
 
-    - ``basis``: orthonormal contrasts of K outputs (K, k), in which both are diagonal, or nearly
-      so.
-    - ``slopes``, ``variances``: of the score of each contrast; ``along``: slopes along θ over
-      these.
+    - ``basis``: orthonormal contrasts of K outputs (K, k), in which both are diagonal, or nearly.
+    - ``slopes``, ``variances``: of each contrast's score; ``along``: slopes along θ over these.
     - ``weight``: mean weight of a row.
     - ``value``, ``matrix``: of rows of weight 1, mean (K,) of what a score has as its expectation,
       and its mean slope (K, K).

@@ -68,8 +68,7 @@ class GLMConfig(GaussianRun):
     - ``prior_scale``: deviation of a normal prior of each standardised effect; None learns τ.
     - ``prior_blocks``: block of each column; those of one share a τ.
     - ``covariance``: "full" or "diag", of what is returned.
-    - ``residual_clip``: c of numbers in all steps, in units in which they are; None follows the
-      scale of residuals.
+    - ``residual_clip``: c of numbers in all steps, in their units; None follows residuals' scale.
     - ``exposed``: whether logits have offsets, whose magnitudes are released first.
     - ``robust``: whether the scatter of the scores is released, of one output alone.
     - ``design``: units and norms of rows.

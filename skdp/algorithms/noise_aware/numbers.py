@@ -1,7 +1,6 @@
 """Scores of numbers, for `skdp.algorithms.noise_aware.glm`.
 
-ψ = (y - θz)/c cut to [-1, 1], with ψ² - ⅙ beside it, from which the scale of residuals and the next
-c follow.
+ψ = (y - θz)/c cut to [-1, 1], with ψ² - ⅙ beside it, which gives residuals' scale and the next c.
 """
 
 from __future__ import annotations

@@ -57,8 +57,7 @@ class BinnedRows:
     - ``found``: Ã/n, (D, D), with noise of ``scale`` s > 0 on the diagonal and s/√2 beside it.
     - ``tables``: features of each bin, (bins, features), of each column in turn, and of each pair.
     - ``one``: what an intercept has in the place of 1, the last feature.
-    - ``pairs``: which columns the last tables are of, whose rows are bins of the one by the
-      other's.
+    - ``pairs``: which columns the last tables are of; rows are bins of one by the other's.
     """
 
     found: np.ndarray

@@ -36,8 +36,7 @@ COUNT_SHARE = 0.02  # of the squared GDP budget, on counts of records that were 
 class GaussianRun:
     """A run whose noise multipliers are one factor times public units.
 
-    - ``noise_multiplier``: the factor ≥ 0; 0 for no noise, before it is `calibrated` or without
-      privacy.
+    - ``noise_multiplier``: the factor ≥ 0; 0 is no privacy, or not `calibrated` yet.
     - ``secure``: integer sums and discrete Gaussian noise.
     - ``persons``: public facts about persons, where these are the records; None where rows are.
     - ``weight_bound``: W > 0, largest weight of a row.
@@ -130,8 +129,7 @@ class LinearRun(GaussianRun):
     """Public facts of a run for a linear model, as in `GaussianRun`.
 
     - ``likelihood``: of the linear model, with K outputs.
-    - ``fit_intercept``: whether each row gets a 1 appended; θ has shape (K, D), D = n_features +
-      fit_intercept.
+    - ``fit_intercept``: whether rows get a 1 appended; θ is (K, D), D = n_features + fit_intercept.
     - ``data_norm``: norm > 0 to which the features of each row are clipped.
     """
 
@@ -222,8 +220,7 @@ def far_below(
     """Root mean square norm of the features, if that is clearly far below their bound.
 
     ``trace`` is Σ‖x‖² of rows with their intercept, over the squared bound of these, with its
-    ``noise``; ``found`` a noisy number of rows and its noise, as a private one may be far from the
-    declared one.
+    ``noise``; ``found`` a noisy number of rows and its noise: it may be far from the declared one.
     """
     n = float(config.n_rows)
     if found is not None and not check_relation(config.neighboring_relation).n_is_public:

@@ -8,8 +8,7 @@ so that with u = Sθ and by Stein's identity
     E[Ψ'(z) x xᵀ]  = E Ψ' (S + m mᵀ) + E Ψ'' (m uᵀ + u mᵀ) + E Ψ''' u uᵀ
 
 where derivatives of Ψ under the expectation are E[f(z) He_j(t)]/sʲ, t = (z − E z)/s. Rows are not
-normal. What gradients and a released slope tell against it is put into a transform T around a
-reference θ₀,
+normal. What gradients and a released slope tell against it goes into a transform T around a θ₀,
 
     F(θ) = Tᵀ F₀(θ₀ + T (θ − θ₀)),        F'(θ) = Tᵀ H₀(θ₀ + T (θ − θ₀)) T,
 

@@ -34,8 +34,7 @@ def log_density(log_scales: np.ndarray, scale: float) -> np.ndarray:
 class PriorScales:
     """Standard deviations τ_b of the coordinates of blocks, known or with a hyperprior.
 
-    ``scale`` is a > 0, or all τ_b where ``known``; ``blocks`` the block 0, 1, ... of each
-    coordinate.
+    ``scale`` is a > 0, or all τ_b where ``known``; ``blocks`` the block of each coordinate.
     """
 
     scale: float

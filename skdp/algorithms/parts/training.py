@@ -115,8 +115,7 @@ class NetworkRun:
     - ``n_rows``: N, public number of rows, which with the rate gives the divisor B = qN of a sum.
       Of persons, how many there are times how many rows each has, both as declared.
     - ``n_steps``, ``sampling_rate``: T ≥ 1 noisy sums; q in (0, 1], 1 for the full batch.
-    - ``clip_norm``: C > 0, to which each row's gradient is clipped; infinite for none, and no
-      privacy.
+    - ``clip_norm``: C > 0, norm to which rows' gradients are clipped; infinite for no privacy.
     - ``clipping``: "flat" or "automatic"; see `NetworkBoundedSum`.
     - ``physical_batch_size``: records worked on at once.
     - ``layer_sizes``: features, neurons and outputs of our own perceptron; None for a module.
