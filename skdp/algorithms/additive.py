@@ -127,10 +127,7 @@ def of_codes(
     model: Additive,
     mu: float,
 ) -> Config:
-    """Return the config of the same run on codes; its releases and their noise stay.
-
-    ``mu`` > 0 is the GDP budget of a record that comes or goes.
-    """
+    """Return the run on codes, with its noise; ``mu`` > 0 is the GDP budget of a record."""
     plain: dict[str, Any] = {f.name: getattr(config, f.name) for f in fields(config) if f.init}
     plain |= {"model": model, "n_features": model.size}
     order = list(dict.fromkeys(model.blocks))

@@ -223,10 +223,7 @@ def default_steps(n_rows: int, n_columns: int, *, private: bool) -> int:
 
 
 def default_clip_norm(gradient_bound: float, *, private: bool) -> float:
-    """Half the bound that the rows put on a gradient anyway: half the noise, for a small bias.
-
-    Without noise there is nothing to gain, and the bound itself clips nothing.
-    """
+    """Half the bound that rows put on gradients: half the noise, some bias; all without privacy."""
     return gradient_bound / 2 if private else gradient_bound
 
 

@@ -279,10 +279,7 @@ def bounded(X: np.ndarray, data_norm: float | None) -> np.ndarray:
 
 
 class Path(NamedTuple):
-    """At most about 200 means m (n_kept, n_parameters) along a run, evenly spaced.
-
-    With the number of releases before each, and the steps before the tail of the posterior.
-    """
+    """Some 200 means m along a run (n_kept, n_parameters), releases before each, and tail start."""
 
     steps: np.ndarray
     means: np.ndarray

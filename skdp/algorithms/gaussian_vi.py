@@ -99,10 +99,7 @@ class GaussianVIConfig(LinearRun):
     def run(
         self, records: tuple[np.ndarray, ...], streams: Streams, progress: Progress = iter
     ) -> GaussianPosterior:
-        """Find the posterior of rows (n, n_features), clipped here, and targets (n, K), cut here.
-
-        Nothing is random. Counts of the records that were cut to their bounds are exact.
-        """
+        """Posterior of rows (n, n_features) and targets (n, K), cut here and counted exactly."""
         bounds = target_bounds(self.likelihood, records[1])
         build = partial(LinearRows.of, self, target_bounds=bounds)
         rows = rows_of(records, build, kept=False)

@@ -4,18 +4,14 @@
 they are those of points that are drawn from what was released of bins, which is worth 0.01 of
 log-loss on real tables (benchmarks/additive.py).
 
-Plain variational inference reports the posterior of data that it has not seen: its private
-gradients are noisy, and the posterior does not say so. Here everything released is *data with a
-known likelihood*, and the posterior is the one given these releases. It returns to the prior where
-they say nothing and to the ordinary posterior where ε is large.
-
-With rows scaled to norm ≤ 1, a run releases (a GDP budget of μ is divided over them)
+Everything released is *data with a known likelihood*, and the posterior is the one given these
+releases: the prior where they say nothing, the ordinary posterior where ε is large. With rows
+scaled to norm ≤ 1, a run releases (a GDP budget of μ is divided over them)
 
     Ã   = Σ x_i x_iᵀ + noise                 once: the second moments of the rows
     g̃_t = Σ w_i(θ_t)(y_i − μ(θ_t x_i)) x_i + ν N(0, I)      T times, at the posterior mean θ_t
     H̃   = Σ w_i(θ_t) μ'(θ_t x_i) x_i x_iᵀ + noise           once, at the last quarter
     ñ   = #{i : x_i or y_i was cut to its bound} + noise     once, for a warning alone
-
     Ŝ   = Σ s_i s_iᵀ + noise, s_i the terms of a g̃          once, at the last θ_t, if robust
 
 The weights w_i bound each term by C and do not look at y_i, so a g̃ has mean zero at the truth
@@ -39,20 +35,17 @@ covariance is the sandwich H⁻¹(Ŝ + ν² I)H⁻¹, but for the prior.
 
 With exposures e_i the logits are θ·x_i + ln e_i, and the first release counts the e_i by magnitude:
 F takes ln e to be normal, with the mean and variance that the counts tell, and independent of the
-rows; where it is not, slopes and gradients correct F as above.
-Nothing but the releases is touched on the way: all of it is post-processing.
-
-Related: Bernstein & Sheldon (2019) and Kulkarni, Jälkö, Koskela, Kaski & Honkela (2021) take noisy
-sufficient statistics for the data; Alrawajfeh, Jälkö & Honkela (2024) the path of a noisy descent.
+rows; where it is not, slopes and gradients correct F as above. Nothing but the releases is touched
+on the way: all of it is post-processing.
 
 References
 ----------
-G. Bernstein, D. Sheldon, *Differentially Private Bayesian Linear Regression*, NeurIPS 2019.
-T. Kulkarni, J. Jälkö, A. Koskela, S. Kaski, A. Honkela, *Differentially Private Bayesian Inference
-for Generalized Linear Models*, ICML 2021.
-T. Alrawajfeh, J. Jälkö, A. Honkela, *Noise-Aware Differentially Private Variational Inference*,
-2024. H. R. Künsch, L. A. Stefanski, R. J. Carroll, *Conditionally Unbiased Bounded-Influence
-Estimation in General Regression Models*, JASA 1989.
+G. Bernstein, D. Sheldon, *Differentially Private Bayesian Linear Regression*, NeurIPS 2019, and T.
+Kulkarni, J. Jälkö, A. Koskela, S. Kaski, A. Honkela, *Differentially Private Bayesian Inference for
+Generalized Linear Models*, ICML 2021: noisy sufficient statistics in the place of the data. T.
+Alrawajfeh, J. Jälkö, A. Honkela, *Noise-Aware Differentially Private Variational Inference*, 2024:
+the path of a noisy descent. H. R. Künsch, L. A. Stefanski, R. J. Carroll, *Conditionally Unbiased
+Bounded-Influence Estimation in General Regression Models*, JASA 1989: the weights.
 """
 
 from __future__ import annotations

@@ -154,14 +154,6 @@ def audit_estimator(
     >>> report = audit_estimator(estimator, n_fits=100, confidence=1 - 1e-6)
     >>> report.verdict, report.frame
     ('no violation found', 'gdp')
-
-    Of a person with 50 rows:
-
-    >>> from skdp import Persons
-    >>> of_persons = estimator.set_params(unit=Persons(10, rows_per_group=4), n_samples=None)
-    >>> report = audit_estimator(of_persons, n_fits=20, confidence=1 - 1e-6)
-    >>> report.unit, report.neighboring_relation
-    ('group', 'zero_out_group')
     """
     start = time.perf_counter()
     n_fits = integer(20, "fewer prove nothing", n_fits=n_fits)

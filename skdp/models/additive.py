@@ -98,10 +98,7 @@ class Number:
 
 @dataclass(frozen=True)
 class Category:
-    """A column of categories, whose levels are all different.
-
-    Any other value, and a missing one, has a feature where it is ``told_missing``.
-    """
+    """Categories of all different levels; any other has a feature where ``told_missing``."""
 
     name: str
     levels: tuple

@@ -67,7 +67,7 @@ class BernoulliScore(Score):
     n_outputs = 1
 
     def residual(self, logits: np.ndarray, targets: np.ndarray) -> np.ndarray:
-        """Y − σ(z)."""
+        """The residual y − σ(z)."""
         return targets - expit(logits)
 
     def largest_residual(self, logits: np.ndarray) -> np.ndarray:
@@ -85,7 +85,7 @@ class BernoulliScore(Score):
         return np.sign(logits) * (below + beyond)
 
     def slope(self, logits: np.ndarray) -> np.ndarray:
-        """W σ'."""
+        """The slope w σ'."""
         return _weighted_slope(logits, self.bound)[..., None]
 
     def variance(self, logits: np.ndarray) -> np.ndarray:
@@ -98,7 +98,7 @@ class BernoulliScore(Score):
         return min(0.25, self.bound / 2.0)
 
     def slope_of_records(self, logits: np.ndarray, bounds: np.ndarray) -> np.ndarray:
-        """W σ'."""
+        """The slope w σ'."""
         return _weighted_slope(logits[:, 0], bounds)
 
 
@@ -127,7 +127,7 @@ class CategoricalScore(Score):
         return min(1.0, self.bound / math.sqrt(1.0 - 1.0 / self.n_outputs))
 
     def value(self, logits: np.ndarray) -> np.ndarray:
-        """W softmax(z)."""
+        """With the weight: w softmax(z)."""
         return self._weight * softmax(logits, axis=-1)
 
     def slope(self, logits: np.ndarray) -> np.ndarray:

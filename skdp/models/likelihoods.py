@@ -43,10 +43,7 @@ class BoundedScores:
 
 
 class LogConcave:
-    """What a posterior sampler needs of a likelihood, beside what `BoundedScores` says.
-
-    ``curvature_bound`` bounds the eigenvalues of −∂² log p/∂ logits².
-    """
+    """What samplers need; ``curvature_bound`` bounds the eigenvalues of −∂² log p/∂ logits²."""
 
     n_outputs: int
     residual_bound: float
@@ -108,7 +105,7 @@ class Bernoulli(Likelihood):
     curvature_bound = 0.25  # σ'(z) ≤ 1/4
 
     def residual(self, logits: np.ndarray, targets: np.ndarray) -> np.ndarray:
-        """Y − σ(z)."""
+        """The residual y − σ(z)."""
         return targets - expit(logits)
 
     def loss(self, logits: np.ndarray, targets: np.ndarray) -> np.ndarray:
@@ -130,7 +127,7 @@ class Bernoulli(Likelihood):
         return BernoulliScore(bound)
 
     def value_range(self, reach: float) -> float:
-        """Log[(1 + e^r)/(1 + e^−r)] = r, attained."""
+        """The range log[(1 + e^r)/(1 + e^−r)] = r, attained."""
         return reach
 
     def targets(self, codes: np.ndarray) -> np.ndarray:
@@ -160,7 +157,7 @@ class Categorical(Likelihood):
         return targets - softmax(logits, axis=-1)
 
     def loss(self, logits: np.ndarray, targets: np.ndarray) -> np.ndarray:
-        """Log Σ e^z − z_y."""
+        """The loss log Σ e^z − z_y."""
         return log_sum_exp(logits) - np.sum(targets * logits, axis=-1)
 
     def least_loss(self, targets: np.ndarray, reach: float) -> np.ndarray:
@@ -297,7 +294,7 @@ class Poisson(BoundedScores):
         return min(self.largest_count, 4.0 * math.sqrt(self.largest_count))
 
     def residual(self, logits: np.ndarray, targets: np.ndarray) -> np.ndarray:
-        """Y − min(e^z, y_max)."""
+        """The residual y − min(e^z, y_max)."""
         offset = targets[:, 1:] if targets.shape[1] > 1 else 0.0
         return targets[:, :1] - self.rate(logits + offset)
 

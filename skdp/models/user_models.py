@@ -207,10 +207,7 @@ class Simulator:
         return found if found.dtype == torch.int64 else found.to(torch.float64)
 
     def check(self, model: UserModel, theta: Tensor, x: Tensor) -> None:
-        """Try the function on synthetic rows at θ, with the log-likelihood of what it draws.
-
-        It is refused if it ignores its generator, or draws what has no finite log-likelihood.
-        """
+        """Refuse one that ignores its generator or draws what has no finite log-likelihood."""
         first, again = (self.targets(theta, x, torch.Generator().manual_seed(0)) for _ in range(2))
         if not torch.equal(first, again):
             raise _wrong(

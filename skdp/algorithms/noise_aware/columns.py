@@ -6,14 +6,11 @@ A column u is scaled by its bounds, to [-1, 1] or, of an indicator, to [0, 1]. A
     Σ v of each column, Σ v² of each number, and Σ 1                      once
     the number of records of which a value lies beyond its bounds         once
 
-A count above its noise tells that values lie in a cell: the first and the last such cell are the
-range of the next stage, and values v of the sums are scaled to the last one. So a column whose
-spread is a thousandth of its bounds is as well known as one that fills them, for the price of a
-few counts, and one far value does not make a range wide. Values beyond the range count as its ends
-in the sums, in these alone.
-
-Everything after is a function of what was released (`Columns`): the standardised columns
-z = (u - centre)/scale are a public map of the rows.
+The first and the last cell with a count above its noise are the range of the next stage, and v of
+the sums are values scaled to the last one, cut to its ends there alone. So a column whose spread is
+a thousandth of its bounds is as well known as one that fills them, for the price of a few counts,
+and one far value does not make a range wide (docs/method.md §4.1). All else is a function of what
+was released.
 """
 
 from __future__ import annotations

@@ -71,14 +71,10 @@ class Draws(NamedTuple):
     scales: np.ndarray  # (SK, blocks)
 
     def point(self, H: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """A point θ̂, and the covariance that the logits of rows have.
+        """A point θ̂, and the covariance that the logits of rows have (docs/derivations.md).
 
-        A draw H that takes rows for hardly varying in a direction takes effects in it for large.
-        The two go together: in logits effects count as H̄^{-½} H^{½} θ, whose logits vary over
-        usual rows as much as those of θ over the rows of the draw. Laws with logits of a variance v
-        count 1/(1 + πv/8) times in their covariance, and by the root of this in their mean: so
-        much is left of the logit of a mean probability. θ̂ is that mean, so that predictions are
-        those of θ̂; its own covariance has all draws alike.
+        Draws count as H̄^{-½} H^{½} θ: with a logit of variance v 1/(1 + πv/8) times in the
+        covariance, by the root of this in the mean, θ̂. Its own covariance has all draws alike.
         """
         D, usual = H.shape[-1], H.mean(axis=0)
         weight = root(usual[None], -0.5) @ root(H, 0.5)

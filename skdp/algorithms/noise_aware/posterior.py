@@ -4,18 +4,11 @@ Of a drawn slope H, each g̃_t moved to the last θ_T by it is a measurement
 
     g̃_t + H(θ_t - θ_T) = H(θ - θ_T) + (sampling of the scores, variance κH) + noise,
 
-of which the sampling is one for all, and κ is 1 for classes. A step that went far counts for less,
-because slopes change on the way. Slopes are drawn: G by `matrices.draws`, a factor f of each column
-by `drawn_factors`, and H = c B(1 + X)Bᵀ, B Bᵀ = f G f, with X symmetric, its size learned from both
-matrices, its entries given H̃ normal. The prior of θ is that of `skdp.algorithms.noise_aware.prior`;
-where the noise hides how far a column spreads, its spread is drawn too, and the prior is of the
-effect times it. Given slopes all of it is a Gibbs sampler, whose draws make the mean, what
-predictions are averaged over (`Draws.point`) and the covariance (`Draws.about`). Contrasts of
-several outputs are independent, given what was released of the rows.
-
-*Without standardised columns* predictions take columns to spread alike; the covariance does not.
-
-*Robust* posteriors have a draw of Σ s sᵀ in the place of κH: the covariance is then the sandwich.
+of which the sampling is one for all, and κ is 1 for classes; a step that went far counts for less.
+Draws of slopes, the prior, the Gibbs sampler given slopes, and what becomes of its draws are in
+docs/method.md §4.3–4.6; contrasts of several outputs are independent, given what was released of
+the rows. *Without standardised columns* predictions take columns to spread alike; the covariance
+does not. *Robust* posteriors have a draw of Σ s sᵀ in the place of κH: the sandwich.
 """
 
 from __future__ import annotations

@@ -56,10 +56,7 @@ class Standardise:
 
 @dataclass(frozen=True, kw_only=True)
 class StandardisedConfig:
-    """Public facts of a run: of the columns, and of the fit that follows on standardised ones.
-
-    Where moments are not ``released``, columns are scaled to [-1, 1] by their bounds.
-    """
+    """Public facts of a run on columns that are scaled as ``released``, or by their bounds."""
 
     columns: ColumnsConfig
     fit: Any

@@ -94,7 +94,7 @@ class Diagonal:
         return spread.log_scale
 
     def posterior_spread(self, numbers: np.ndarray) -> np.ndarray:
-        """S."""
+        """s, the exponential of ρ."""
         return np.exp(numbers)
 
 
@@ -121,7 +121,7 @@ class Cholesky:
     sampling_rate: float = 1.0
 
     def init(self, scale: float, n_parameters: int) -> np.ndarray:
-        """Scale·I."""
+        """L = scale·I."""
         return scale * np.eye(n_parameters)
 
     def times(self, spread: np.ndarray, eta: np.ndarray) -> np.ndarray:

@@ -244,10 +244,7 @@ LOUD = 4.0  # standard deviations of noise beyond which a count is one
 
 
 def mean_logarithm(counts: np.ndarray, noise: float) -> tuple[float, float]:
-    """Mean and variance of ln e from noisy counts of e by binary exponent, as if uniform in each.
-
-    Both are 0 where all counts are dominated by noise.
-    """
+    """Mean and variance of ln e, uniform in each exponent of noisy counts; 0 if all are noise."""
     sure = np.where(counts > LOUD * noise, counts, 0.0)
     if not sure.any():
         return 0.0, 0.0

@@ -4,15 +4,11 @@ s ~ N(F(θ), V + ν² I), with F of `LogitRows` and V at its value at the mode: 
 is known less well than F, and adds little. θ ~ N(0, diag τ²) with `PriorScales`.
 
 Laplace's approximation by Gauss–Newton steps, one for each of several beliefs about the rows, with
-a τ each from a grid of evidence. How well it fits is measured: draws from it, weighted by the
-density they should have, lose effective size where it does not. There Hamiltonian Monte Carlo goes
-on from these very draws, with τ drawn in between given θ; short chains are enough, because they
-start where they are to end.
-
-References
-----------
-A. Kong, *A Note on Importance Sampling using Standardized Weights*, 1992 (effective size).
-R. M. Neal, *MCMC using Hamiltonian dynamics*, 2011.
+a τ each from a grid of evidence. How well it fits is measured by the effective size of draws from
+it under their weights (A. Kong, *A Note on Importance Sampling using Standardized Weights*, 1992).
+Where that is low, Hamiltonian Monte Carlo (R. M. Neal, *MCMC using Hamiltonian dynamics*, 2011)
+goes on from these very draws, with τ drawn in between given θ; short chains are enough, because
+they start where they are to end.
 """
 
 from __future__ import annotations
@@ -70,10 +66,7 @@ class Laplace(NamedTuple):
 
 @dataclass(frozen=True)
 class Given:
-    """A statistic s (B, D) of noise variance ν², for B beliefs about the rows.
-
-    ``scatter`` (B, D, D) is V; None is that of the model.
-    """
+    """Statistics s (B, D) of B beliefs, noise variance ν²; V is the model's where it is None."""
 
     rows: LogitRows
     statistic: np.ndarray

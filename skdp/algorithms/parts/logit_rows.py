@@ -126,15 +126,15 @@ class LogitRows:
         raise NotImplementedError
 
     def _expected(self, place: Any) -> np.ndarray:
-        """N E[x Ψ(z)], (..., D)."""
+        """The sum n E[x Ψ(z)], (..., D)."""
         raise NotImplementedError
 
     def _matrix(self, place: Any, of_record: np.ndarray) -> np.ndarray:
-        """N E[f(z) x xᵀ] for f (..., q, 1) at the logits, (..., D, D)."""
+        """The sum n E[f(z) x xᵀ] for f (..., q, 1) at the logits, (..., D, D)."""
         raise NotImplementedError
 
     def _along(self, place: Any, of_record: np.ndarray, w: np.ndarray) -> np.ndarray:
-        """N E[f(z) x xᵀ] w, (..., D)."""
+        """The sum n E[f(z) x xᵀ] w, (..., D)."""
         raise NotImplementedError
 
     # --- the transform --------------------------------------------------------------------------
@@ -186,7 +186,7 @@ class NormalRows(LogitRows):
         return self.n_rows * (c[..., :1] * self.mean + c[..., 1:] / place.deviation * place.u)
 
     def _moments(self, place: _Normal, of_record: np.ndarray) -> np.ndarray:
-        """N E f, n E f', n E f'' as (..., 3), of f (..., q, 1) at the nodes."""
+        """The sums n E f, n E f', n E f'' as (..., 3), of f (..., q, 1) at the nodes."""
         return self.n_rows * (of_record[..., 0] @ _HERMITE) / place.deviation ** np.arange(3)
 
     def _matrix(self, place: _Normal, of_record: np.ndarray) -> np.ndarray:
@@ -229,7 +229,7 @@ class PointRows(LogitRows):
         return w @ self.points[0].T if len(self) == 1 else times(self.points, w)
 
     def _sum(self, f: np.ndarray) -> np.ndarray:
-        """N E[f x] for f (..., M), (..., D)."""
+        """The sum n E[f x] for f (..., M), (..., D)."""
         points = self.points[0] if len(self) == 1 else self.points
         found = f @ points if len(self) == 1 else (f[..., None, :] @ points)[..., 0, :]
         return self.n_rows / self.points.shape[1] * found

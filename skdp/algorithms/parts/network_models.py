@@ -52,10 +52,7 @@ class PrivateRows(NamedTuple):
 
 
 class ModuleTrial(NamedTuple):
-    """How a trial of a module takes per-record gradients; its number of trained parameters.
-
-    And the memory that the gradients of one more record at once take, about.
-    """
+    """Way to take per-record gradients, number of trained parameters, memory of one more record."""
 
     method: str
     n_parameters: int
