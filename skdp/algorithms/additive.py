@@ -159,8 +159,7 @@ def of_one_logit(
 ) -> NoiseAwareConfig:
     """Return the run of one logit in whose inference rows are points of bins.
 
-    ``mu`` > 0 is the GDP budget of a record that comes or goes, ``n_steps`` T ≥ 1; ``robust``
-    releases the scatter of the scores.
+    ``mu`` > 0 is of a record that comes or goes, T ≥ 1; ``robust`` releases the scores' scatter.
     """
     n, D = config.n_rows, config.n_columns
     mu /= config.weight_bound  # the noise is for a row of that weight

@@ -5,8 +5,7 @@ One step (Abadi et al. 2016, Algorithm 1, in sums):
     g̃_t = Σ_{i in batch} clip_C(∇_θ log p(y_i|x_i, θ_t)) + N(0, σ²C² I)        released
     θ_{t+1} = rule(θ_t, g̃_t/B),                                               B = q n, public
 
-Only g̃_t touches data: the rule, its moments, the schedule of its step size and the average of the
-iterates are functions of released values.
+Only g̃_t touches data: the rule, its moments, step sizes and averages are functions of releases.
 
 Where persons are the records, clip_C(∇…) is summed over a person's rows and clipped to c·C, and the
 noise is σcC; B counts rows, n = n_persons k̄ of them, and q is the rate of persons.
@@ -49,8 +48,7 @@ _SNAPSHOTS = 64  # of the tail of the path, at most: neighbouring iterates hardl
 class DPSGDConfig(NetworkRun):
     """Public facts of a run, as in `NetworkRun`, and of its rule: all that the event depends on.
 
-    - ``learning_rate``, ``learning_rate_schedule``: step size > 0, and its factor; see
-      `skdp.schedules.schedule`.
+    - ``learning_rate``, ``learning_rate_schedule``: step size > 0, and its `skdp.schedules`.
     - ``noise_multiplier``: σ ≥ 0; 0 is no privacy, or not `calibrated` yet.
     - ``optimizer``: a callable makes a torch optimiser of a list of parameters, as its class.
     - ``averaging``: share of the run, at its end, whose iterates are averaged; 0 keeps the last.

@@ -70,11 +70,10 @@ _MAX_LOG_ODDS = 1e4
 class DPVIConfig(LinearRun):
     """Public facts of a run, as in `LinearRun`, and of q: all that the event depends on.
 
-    - ``n_steps``, ``sampling_rate``, ``clip_norm``: T ≥ 1 noisy sums, q in (0, 1], C > 0;
-      ``secure`` is for full batches alone.
+    - ``n_steps``, ``sampling_rate``, ``clip_norm``: T ≥ 1, q in (0, 1], which is 1 if ``secure``, C
+      > 0.
     - ``prior_scale``, ``initial_scale``: τ > 0 of the prior N(0, τ² I), s_0 > 0 of the start.
-    - ``given_learning_rate``: first step size, in the units of θ, or None for the default; the
-      later ones follow `VariationalUpdate.decay`.
+    - ``given_learning_rate``: first step size, in units of θ; None for the default.
     - ``covariance``: whether L is diagonal or lower triangular.
     - ``gradient``: what is clipped and released; "vanilla" is for diagonal L alone.
     """
@@ -289,8 +288,7 @@ class VariationalUpdate:
     def query(self, state: DPVIState) -> np.ndarray:
         """θ_t = m + Lη_t, at log-odds of at most 10⁴; with η_t∘s for vanilla gradients.
 
-        The logits of huge parameters would lose all digits to rounding, which may differ with the
-        position of a row.
+        Larger logits would lose all digits to rounding, which may differ with a row's position.
         """
         moved = self._family.times(state.spread, state.eta)
         theta = state.mean + moved

@@ -102,8 +102,7 @@ class ModelConfig(GaussianRun):
     - ``n_rows``: public number of rows, n ≥ 1; of persons, as declared.
     - ``initial_mean``, ``initial_scale``: the start is N(initial_mean, s_0² I), s_0 > 0.
     - ``n_steps``: T ≥ 1 noisy sums of gradients.
-    - ``n_curvature_steps``: noisy sums ≥ 0 of outer products; 0 for a posterior that ignores the
-      noise.
+    - ``n_curvature_steps``: noisy sums ≥ 0 of outer products; 0 ignores the noise.
     - ``sampling_rate``: q in (0, 1]; 1 is the full batch.
     - ``clip_norm``: C > 0 at first, to which a record's gradient is clipped, c·C for a person;
       infinite without noise.

@@ -10,8 +10,7 @@ c = 1 − hλ, whatever the data, so that after *any* number of steps K the last
     μ_K = (ρΔ/√λ) √[(1 − hλ/2)(1 − c^K)/(1 + c^K)]  <  ρΔτ               (PRIVACY §5)
 
 and k chains cost √k μ_K. Running longer brings the law of the state closer to the posterior; the
-guarantee does not wait for that. A chain that shows its path, an average or a diagnostic has no
-such certificate.
+guarantee does not wait for that. A chain that shows its path, an average or a diagnostic has none.
 
 Where n is large, a step reads one of l fixed batches, visited in turn, with its gradient times l:
 
@@ -182,8 +181,7 @@ class LangevinConfig(PosteriorRun):
 
         Of ``most_records`` records at most, rows (n, n_features) are clipped here; ``starts`` of
         persons stand beside the targets (n, K) where these are the records. Streams "noise" and
-        "partition" are used. ``progress`` wraps the iteration over passes; it must not keep the
-        states.
+        "partition" are used. ``progress`` wraps the passes and must not keep the states.
         """
         call = release_hook.MechanismCall(
             kind="langevin",

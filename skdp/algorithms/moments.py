@@ -1,9 +1,8 @@
 """Means and standard deviations of features within declared bounds, by one noisy sum.
 
 With z in [-1, 1] a value clipped and scaled by its bounds, and m = 0 where it is missing, the sum
-over the rows is Σ (m z, m (z² - ½), m/2), and all else follows from its release. Why a row's share
-has the bound that is declared, and what the noise does to the estimates, stands in the Notes of
-`skdp.preprocessing.DPStandardScaler`.
+over the rows is Σ (m z, m (z² - ½), m/2), and all else follows from its release. Bound and errors:
+Notes of `skdp.preprocessing.DPStandardScaler`.
 """
 
 from __future__ import annotations

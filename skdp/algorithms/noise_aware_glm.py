@@ -98,11 +98,9 @@ class NoiseAwareConfig(LinearRun):
     - ``n_steps``: T ≥ 1 noisy gradients.
     - ``clip_norm``: C > 0, bound on the norm of one record's score.
     - ``prior_scale``: τ > 0 of the prior N(0, τ² I); None infers it from the releases.
-    - ``prior_blocks``: block of each feature, one if None, which shares a τ; the intercept has its
-      own.
+    - ``prior_blocks``: block of each feature, of one τ each; the intercept has its own.
     - ``curvature``: whether second moments are released in full or their trace alone.
-    - ``exposed``: whether logits have offsets: magnitudes are released, the intercept takes the
-      mean.
+    - ``exposed``: whether logits have offsets, of which the intercept takes up the mean.
     - ``robust``: whether the scatter of the scores is released at the last θ.
     """
 

@@ -66,8 +66,7 @@ BELIEF_ENTRIES, LEAST_BELIEFS = 2400, 8  # parameters times draws of the second 
 class NoiseAwareLogit:
     """What is asked for, and what is taken in.
 
-    Where rows are ``weighted``, there are as many as their weights come to, by a noisy sum where
-    the intercept tells one.
+    ``weighted`` rows are as many as their weights come to, by the intercept's noisy sum if any.
     """
 
     def __init__(self, config: NoiseAwareConfig, weighted: bool = False) -> None:
@@ -324,8 +323,8 @@ class NoiseAwareLogit:
     def given(self, state: NoiseAwareState, rows: LogitRows) -> Given:
         """What all gradients say, moved to where the run stands by the likeliest beliefs.
 
-        Their mean weighs each by the noise and the error of the model, which grows with the way:
-        by the one of several such errors that makes their scatter likeliest. What scatter is left
+        Their mean weighs each by the noise and the error of the model, which grows with the way: by
+        the one of several such errors that makes their scatter likeliest. What scatter is left
         beyond chance widens the variance of the mean.
         """
         here = state.rows.expected(state.mean)

@@ -35,8 +35,7 @@ class Directions(NamedTuple):
 class SecondMomentsConfig(OneSum):
     """Public facts of a run, as in `OneSum`; rows are clipped to ``data_norm`` > 0.
 
-    ``n_components`` is a number of directions, or a share in (0, 1) of the released trace, for the
-    fewest directions that have it.
+    ``n_components``: number of directions, or the fewest with a share in (0, 1) of the trace.
     """
 
     n_components: float

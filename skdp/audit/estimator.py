@@ -130,8 +130,7 @@ def audit_estimator(
     Raises
     ------
     ValueError
-        If a ``random_state`` is set: each fit would have the same noise. If there is no claim, or
-        the two data sets are no neighbours.
+        If a ``random_state`` gives each fit the same noise, there is no claim, or no neighbours.
     BudgetExceededError
         If an open ledger refuses a fit.
 

@@ -1,7 +1,6 @@
 """The expected calibration error of a noisy table: Σ|δ_b| over bins.
 
-|δ + Z| is too large, most where δ is small; so δ is inferred, with its own scale and smoothness,
-from all bins together.
+|δ + Z| is too large, most where δ is small; so δ is inferred from all bins, with its scale.
 """
 
 from __future__ import annotations

@@ -87,8 +87,7 @@ class Estimate:
 class NoisyTable(NamedTuple):
     """Counts with noise, of cells in the last axis; leading axes are independent tables.
 
-    Rows of a person count as if all were ``alike``: the variance of a sum is at most so many times
-    that of independent rows.
+    Of rows of persons the variance of a sum is at most ``alike`` times that of independent rows.
     """
 
     counts: np.ndarray  # (..., n_cells), of the known total where there is one

@@ -2,8 +2,7 @@
 
 A posterior of coefficients θ is normal, or a set of samples. Features that went through affine
 steps x ↦ xA + b before the model have the coefficients Aθ, and add bθ to the intercept; these are
-linear in θ, so that their means, covariances and samples are exact. All of it is post-processing of
-what was released, and costs no privacy.
+linear in θ, so that their means, covariances and samples are exact. All of it is post-processing.
 """
 
 from __future__ import annotations

@@ -11,9 +11,8 @@ at each x, so that the waves lengthen all rows by the same, at most WEIGHT/3 to 
 and no row is longer than √(1 + WEIGHT/3), whatever is in it: nothing is clipped.
 
 A level of a category of L levels has the feature 1 - 1/L, and -1/L those of the others: their sum
-would tell what the intercept does, and would make rows longer. Levels that were not declared share
-the feature of what is missing, where there is one; without, and where a number is missing, all
-features of the column are 0.
+would tell what the intercept does, and would make rows longer. Other levels share the feature of
+what is missing, where there is one; without, and where a number is missing, all are 0.
 
 A pair of columns has the products of the features of both, a trend and WAVES_OF_PAIRS waves of a
 number, times √PAIR_WEIGHT; where either is missing, all are 0. Features of one column have the mean
@@ -135,8 +134,7 @@ class Category:
 class Pair:
     """Two columns, and what they do beyond the sum of their curves.
 
-    ``places`` are theirs among all columns. A product is asked for from a mean square of ``least``
-    on, which is infinite for none.
+    Of ``places`` among all columns. Products are asked for from a mean square of ``least`` on.
     """
 
     columns: tuple[Number | Category, Number | Category]
@@ -273,8 +271,7 @@ class Additive:
     def blocks(self) -> tuple[str, ...]:
         """Label of each feature: those of a label share a prior scale.
 
-        All trends do, all levels, all that is missing and all of pairs; so do all waves where they
-        are few, and else those of a column.
+        So do all trends, levels, missings and pairs; all waves if they are few, else a column's.
         """
         n_waves = sum(kind == WAVES for column in self.columns for kind in column.kinds)
         alone = n_waves >= MANY * len(self.columns)

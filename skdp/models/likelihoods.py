@@ -214,8 +214,7 @@ class HuberRegression(LogConcave):
     """A number with normal noise of deviation σ, residuals beyond c counted linearly.
 
     −log p = (1/σ²) [½ r² for |r| ≤ c, else c|r| − ½ c²] with r = y − z (Huber 1964): the normal
-    likelihood wherever the prediction is within c, and a bounded gradient everywhere. Targets may
-    have a public bound on |y|.
+    likelihood within c, and a bounded gradient everywhere. Targets may have a public bound on |y|.
     """
 
     noise_scale: float

@@ -82,8 +82,7 @@ random_state
     Returns
     -------
     PrivateStatistic
-        Integers ≥ 0 as floats, or with weights their sum, one for each column. The interval is for
-        the data set's.
+        Integers ≥ 0 as floats, or sums of weights, by column. The interval is for the data set's.
 
     Raises
     ------
@@ -128,8 +127,8 @@ def dp_histogram(
     values : array-like of shape (n,) or (n, d)
         Numbers, NaN where one is missing. Values beyond the edges are in the bins at the ends.
     bins : int or array-like of shape (n_bins + 1,), default=10
-        Number of equal bins between the bounds, or the edges, finite and ascending. A value at an
-        edge is in the bin above it.
+        Number of equal bins between the bounds, or finite, ascending edges; a bin has its lower
+        one.
     lower, upper : float or None, default=None
         Declared bounds, public; given if and only if ``bins`` is a number.
     epsilon : float

@@ -218,8 +218,7 @@ def dp_mean(
     values : array-like of shape (n,) or (n, d)
         Numbers, NaN where one is missing: it counts nowhere. They are clipped to the bounds.
     lower, upper : float or array-like of shape (d,)
-        Declared bounds, public, finite, lower < upper; a number holds for every column. The noise
-        is in proportion to their distance.
+        Declared bounds, public, finite, lower < upper, by column or for all; the noise is ∝ width.
     epsilon : float
         ε in [1e-6, 50], of all columns together.
     neighboring_relation : {"zero_out", "add_or_remove_one", "replace_one"}, default="zero_out"

@@ -87,8 +87,7 @@ class MomentsSum(_ColumnSum):
     def record_bound(self) -> float:
         """Bound on the norm of a record's term.
 
-        v and v² are at most 1 for a number; indicators, which have no range of their own, have
-        the norm of u at most, and are not squared.
+        v, v² ≤ 1 of a number; indicators have the norm of u at most, and are not squared.
         """
         k = sum(self.numbers)
         return math.sqrt(2.0 * k + min(len(self.numbers) - k, self.norm**2) + 1.0)

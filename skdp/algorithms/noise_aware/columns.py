@@ -9,8 +9,7 @@ A column u is scaled by its bounds, to [-1, 1] or, of an indicator, to [0, 1]. A
 The first and the last cell with a count above its noise are the range of the next stage, and v of
 the sums are values scaled to the last one, cut to its ends there alone. So a column whose spread is
 a thousandth of its bounds is as well known as one that fills them, for the price of a few counts,
-and one far value does not make a range wide (docs/method.md §4.1). All else is a function of what
-was released.
+and one far value does not make a range wide (docs/method.md §4.1). All else is post-processing.
 """
 
 from __future__ import annotations

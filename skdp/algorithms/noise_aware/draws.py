@@ -140,8 +140,7 @@ def drawn_factors(
 ) -> np.ndarray:
     """Draw f (K, D) where slopes are f_i f_j times those of usual columns.
 
-    f² is far below 1 where the rows that make a column vary are those of which the outcome is
-    sure. Its logarithm has Laplace's law.
+    f² is small where a column varies in rows of sure outcome; its logarithm has Laplace's law.
     """
     error = 2.0 * (t**2 + FACTORS**4 * s**2)
     off = of_slope[:, None] - FACTORS**2 * np.maximum(of_gram, 2.0 * s)[:, None]

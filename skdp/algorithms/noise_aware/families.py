@@ -2,8 +2,7 @@
 
 `Logit`: y - σ(θz), of two classes. `Softmax`: e_y - softmax(θz), of K classes. `Counts`: y less a
 rate exp θz, cut and less the mean that it has then under Poisson's law, over the most that this can
-be, which is the cut. All are 0 in expectation at the truth, whatever the row, as is that of numbers
-(`skdp.algorithms.noise_aware.numbers`).
+be, which is the cut. All are 0 in expectation at the truth, whatever the row, as for `numbers`.
 """
 
 from __future__ import annotations
@@ -61,8 +60,7 @@ class Usual(NamedTuple):
     - ``basis``: orthonormal contrasts of K outputs (K, k), in which both are diagonal, or nearly.
     - ``slopes``, ``variances``: of each contrast's score; ``along``: slopes along θ over these.
     - ``weight``: mean weight of a row.
-    - ``value``, ``matrix``: of rows of weight 1, mean (K,) of what a score has as its expectation,
-      and its mean slope (K, K).
+    - ``value``, ``matrix``: mean expectation (K,) and slope (K, K) of rows of weight 1.
     """
 
     basis: np.ndarray

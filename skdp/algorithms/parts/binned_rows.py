@@ -8,8 +8,8 @@ rows are in a few bins. Rows are drawn by their codes:
    numbers, and p is found by least squares with p ≥ 0, Σ p = 1 and a normal prior around equal
    shares, of the deviation under which the noisy entries are likeliest. Draws solve the same with
    noise added anew to entries and to the prior's mean (Orieux, Féron, Giovannelli 2012), which
-   gives the posterior exactly where no p_b is 0. Of M points, codes are as many as their shares
-   say, and only their order is open.
+   gives the posterior exactly where no p_b is 0. Of M points codes have their shares; only their
+   order is open.
 2. Columns of numbers, whose first feature ascends from bin to bin, are in the order of normal
    variables, whose correlations are those that give the first features the correlations they are
    found to have (a Gaussian copula). Other columns are in random order.

@@ -1,8 +1,7 @@
 """What the score of a model of one logit is expected to be, near rows that are believed.
 
-A private fit must not look at the rows again for every question that an inference has about their
-curvature. If rows are N(m, S), all of its answers follow from m and S: the logit z = θ·x is normal,
-so that with u = Sθ and by Stein's identity
+A private fit must not look at the rows for every question that an inference has. If rows are N(m,
+S), all answers follow: the logit z = θ·x is normal, so that with u = Sθ and by Stein's identity
 
     E[x Ψ(z)]      = m E Ψ + u E Ψ'
     E[Ψ'(z) x xᵀ]  = E Ψ' (S + m mᵀ) + E Ψ'' (m uᵀ + u mᵀ) + E Ψ''' u uᵀ
@@ -16,8 +15,7 @@ whose slope at θ₀ may be any positive definite matrix, is positive definite e
 off with F₀. A correction that is added to the slope of normal rows has neither: far from θ₀, where
 logits are large and slopes small, it takes over.
 
-Of rows of bins more is known than that: they are at points, and expectations are means over these.
-See `skdp.algorithms.parts.binned_rows`.
+Rows of bins are at points, and expectations are means over these: `parts.binned_rows`.
 
 All arrays have leading axes of beliefs about the rows, or of several θ; they broadcast.
 """

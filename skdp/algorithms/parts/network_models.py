@@ -62,8 +62,7 @@ class ModuleTrial(NamedTuple):
 class NetworkModel:
     """Any module, which is copied, by book-keeping or vmap; see `try_out`.
 
-    It runs on a device, or where its parameters are, in bfloat16 with mixed precision. ``dtype`` is
-    that in which it takes records.
+    It runs on a device, or where its parameters are, in bfloat16 if mixed, on ``dtype`` records.
     """
 
     max_rows = math.inf

@@ -265,8 +265,8 @@ class NetworkRun:
         ``starts`` says where those of a person begin, if persons are the records. Streams
         "sampling", "noise" and "dropout" are used; ``progress`` wraps the iteration over states.
         ``watch`` sees the number of steps and what the run would leave now, some 20 times and at
-        the end, and must not look at private rows. ``kept`` is what an earlier run left for one
-        that goes on from it.
+        the end, and must not look at private rows. ``kept`` is what an earlier run left to go on
+        from.
         """
         algorithm, every = self.algorithm, max(1, self.n_steps // _LOOKS)
         state = algorithm.init(model.start, kept)
