@@ -15,8 +15,8 @@ clipping, sampling of batches and the length of a step add. Hence
 as steps get shorter the noise multiplier grows, and a budget (ε, δ) buys a temperature.
 
 Privacy: a composition of (Poisson-sampled) Gaussian mechanisms of noise multipliers σ_0, …, σ_{T−1}
-(PRIVACY §2, §3). Convergence is nowhere assumed; every iterate is released, so keeping many is
-free.
+(PRIVACY §2, §3). That the chain has converged is nowhere assumed; every iterate is released, so
+keeping many of them costs nothing more.
 
 Where persons are the records, clip_C(∇…) is summed over a person's rows and clipped to c·C, which
 stands for C in noise and σ_t; N = n_persons k̄ and B = qN count rows, q is the rate of persons.

@@ -70,8 +70,8 @@ _MAX_LOG_ODDS = 1e4
 class DPVIConfig(LinearRun):
     """Public facts of a run, as in `LinearRun`, and of q: all that the event depends on.
 
-    - ``n_steps``, ``sampling_rate``, ``clip_norm``: T ≥ 1, q in (0, 1], which is 1 if ``secure``, C
-      > 0.
+    - ``n_steps``, ``sampling_rate``, ``clip_norm``: T ≥ 1 noisy sums, q in (0, 1], C > 0;
+      ``secure`` is for full batches alone.
     - ``prior_scale``, ``initial_scale``: τ > 0 of the prior N(0, τ² I), s_0 > 0 of the start.
     - ``given_learning_rate``: first step size, in units of θ; None for the default.
     - ``covariance``: whether L is diagonal or lower triangular.

@@ -56,7 +56,7 @@ class GaussianVIConfig(LinearRun):
     """What a run without privacy depends on, as in `LinearRun`.
 
     - ``prior_scale``: τ > 0 of the prior N(0, τ² I); None takes the likeliest under its hyperprior.
-    - ``prior_blocks``: block of each feature, of one τ each; the intercept has its own.
+    - ``prior_blocks``: block of each feature, of one τ; None is one. The intercept has its own τ.
     - ``robust``: whether the covariance is the sandwich, for one logit alone.
     """
 

@@ -40,12 +40,12 @@ on the way: all of it is post-processing.
 
 References
 ----------
-G. Bernstein, D. Sheldon, *Differentially Private Bayesian Linear Regression*, NeurIPS 2019, and T.
-Kulkarni, J. Jälkö, A. Koskela, S. Kaski, A. Honkela, *Differentially Private Bayesian Inference for
-Generalized Linear Models*, ICML 2021: noisy sufficient statistics in the place of the data. T.
-Alrawajfeh, J. Jälkö, A. Honkela, *Noise-Aware Differentially Private Variational Inference*, 2024:
-the path of a noisy descent. H. R. Künsch, L. A. Stefanski, R. J. Carroll, *Conditionally Unbiased
-Bounded-Influence Estimation in General Regression Models*, JASA 1989: the weights.
+G. Bernstein, D. Sheldon, *Differentially Private Bayesian Linear Regression*, NeurIPS 2019.
+T. Kulkarni, J. Jälkö, A. Koskela, S. Kaski, A. Honkela, *Differentially Private Bayesian Inference
+for Generalized Linear Models*, ICML 2021: like the first, noisy sufficient statistics as data.
+T. Alrawajfeh, J. Jälkö, A. Honkela, *Noise-Aware Differentially Private Variational Inference*,
+2024: the path of a noisy descent. H. R. Künsch, L. A. Stefanski, R. J. Carroll, *Conditionally
+Unbiased Bounded-Influence Estimation in General Regression Models*, JASA 1989: the weights.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ class NoiseAwareConfig(LinearRun):
     - ``n_steps``: T ≥ 1 noisy gradients.
     - ``clip_norm``: C > 0, bound on the norm of one record's score.
     - ``prior_scale``: τ > 0 of the prior N(0, τ² I); None infers it from the releases.
-    - ``prior_blocks``: block of each feature, of one τ each; the intercept has its own.
+    - ``prior_blocks``: block of each feature, of one τ; None is one. The intercept has its own τ.
     - ``curvature``: whether second moments are released in full or their trace alone.
     - ``exposed``: whether logits have offsets, of which the intercept takes up the mean.
     - ``robust``: whether the scatter of the scores is released at the last θ.

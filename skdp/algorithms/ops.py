@@ -12,8 +12,8 @@ centre that depends on the rows tells the centre (Mironov 2012).
   a cap on the number of trials (`algorithms.envelopes`, `engine.lattice_gaussian`, `engine.coins`).
 
 So the law of what is released is η-DP as implemented, if the random bits are ideal. What remains
-are the weights of proposals, rounded by a relative 2^−100 each: log-ratios grow by less than
-`ROUNDED`, which η includes.
+are the weights of proposals, rounded by a relative 2^−100 each: the log-ratio of two laws grows by
+less than `ROUNDED`, which η includes.
 
 **Timing.** How long a draw takes, whether it ends before one's patience does, and how much memory
 it asks for depend on the data, and are not covered (Awan & Rao 2023): do not let those who see the

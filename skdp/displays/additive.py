@@ -174,7 +174,8 @@ class AdditiveDisplay:
         Parameters
         ----------
         ax : matplotlib Axes or array of them, default=None
-            Axes to draw on, one per curve, of another display for instance; None makes a figure.
+            Axes to draw on, at least one per curve: those of another display of the same features,
+            to compare the two. None makes a figure.
         max_columns : int, default=3
             Most panels side by side in a new figure, ≥ 1; 1 suits a narrow page.
         **line_kw

@@ -81,7 +81,8 @@ class PosteriorDisplay:
         parameters : str, int, or list of them, default=None
             Names or indices of the parameters. None takes the first eight.
         per : float, dict, "sd" or None, default=None
-            Units of a feature that an effect is of, as in `skdp.inspection.summary`; linear models.
+            Of how many units of a feature the effect is shown, as in `skdp.inspection.summary`; of
+            linear models.
         n_samples, random_state : int, default=1000 and None
             Number of posterior samples ≥ 1, and their seed.
         name, ax, **kwargs : optional
@@ -127,7 +128,8 @@ class PosteriorDisplay:
         Parameters
         ----------
         ax : matplotlib Axes, default=None
-            Axes to draw on, of another display of the same parameters too; None makes a figure.
+            Axes to draw on: those of another display of the same parameters, to compare the two.
+            None makes a figure.
         name : str, default=None
             Name in the legend. None takes that of the display.
         level : float, default=0.9

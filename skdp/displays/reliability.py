@@ -216,8 +216,9 @@ class ReliabilityDisplay:
         Parameters
         ----------
         report : BinaryReport or MulticlassReport
-            What `skdp.evaluation` returns for classes. The curve is about the second of two
-            classes, of more, as the error in the legend always, about the most probable one.
+            What `skdp.evaluation` returns for classes. Of two classes the curve is about the
+            second, of more about the most probable one; the error in the legend is that of the most
+            probable one.
         name, ax, **kwargs : optional
             As in `plot`.
 

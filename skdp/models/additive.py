@@ -134,7 +134,7 @@ class Category:
 class Pair:
     """Two columns, and what they do beyond the sum of their curves.
 
-    Of ``places`` among all columns. Products are asked for from a mean square of ``least`` on.
+    Of ``places`` among all columns. Products with a mean square of ``least`` are asked for.
     """
 
     columns: tuple[Number | Category, Number | Category]

@@ -127,8 +127,8 @@ def dp_histogram(
     values : array-like of shape (n,) or (n, d)
         Numbers, NaN where one is missing. Values beyond the edges are in the bins at the ends.
     bins : int or array-like of shape (n_bins + 1,), default=10
-        Number of equal bins between the bounds, or finite, ascending edges; a bin has its lower
-        one.
+        Number of equal bins between the bounds, or the edges, finite and ascending. A value at an
+        edge is in the bin above it.
     lower, upper : float or None, default=None
         Declared bounds, public; given if and only if ``bins`` is a number.
     epsilon : float

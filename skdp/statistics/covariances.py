@@ -193,7 +193,8 @@ def dp_covariance(
 sample_weight, max_sample_weight, level, random_state
         As in `dp_mean`.
     delta : float, default=0.0
-        δ in [0, 1), well below 1/n. With δ > 0 Gaussian noise is taken if it is smaller.
+        δ in [0, 1), well below 1/n. With δ > 0 Gaussian noise is taken if it is smaller, which it
+        is from a few columns on.
 
     Returns
     -------

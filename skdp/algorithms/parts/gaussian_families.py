@@ -111,7 +111,7 @@ class Cholesky:
 
     whose variance vanishes where q is the posterior (Roeder, Wu & Duvenaud 2017), at O(P²) a step.
 
-    DP noise adds ν²s² to the variance of an entry of A, a Poisson batch of rate q 1/q − 1. The
+    DP noise adds ν²s² to the variance of an entry of A, a Poisson batch of rate q adds 1/q − 1. The
     spectral norm of such noise grows as √P, and |η|² as P, so the gain γ is their inverse.
     """
 
