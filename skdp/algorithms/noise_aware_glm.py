@@ -93,9 +93,7 @@ KEPT_ENTRIES = 10**8  # n·d beyond which no copy of the rows is kept between pa
 class NoiseAwareConfig(LinearRun):
     """Public facts of a run, as in `LinearRun`, of one logit: all that its event depends on.
 
-    The noise multiplier is that of a gradient.
-
-    - ``n_steps``: T ≥ 1 noisy gradients.
+    - ``n_steps``: T ≥ 1 noisy gradients, whose noise multiplier is ``noise_multiplier``.
     - ``clip_norm``: C > 0, bound on the norm of one record's score.
     - ``prior_scale``: τ > 0 of the prior N(0, τ² I); None infers it from the releases.
     - ``prior_blocks``: block of each feature, of one τ; None is one. The intercept has its own τ.

@@ -1,9 +1,9 @@
 """The way of a run of `skdp.algorithms.noise_aware.glm`: where each score is asked for.
 
-θ_t is the posterior's mean given the scores so far and one likely slope, with Student's tails of
-the likeliest scale, which starts small: a run of which the noise hides the effects stays where
-slopes are steep. Several outputs are looked at along orthonormal contrasts, in which the mean slope
-is diagonal: each is then a problem of one output. In full: docs/method.md §4.2, §4.8.
+θ_t is the posterior's mean given the scores so far and one likely slope. Effects have Student's
+tails of the likeliest scale, which starts small: a run of which the noise hides the effects stays
+where slopes are steep. Several outputs are looked at along orthonormal contrasts, in which the mean
+slope is diagonal: each is then a problem of one output. In full: docs/method.md §4.2, §4.8.
 """
 
 from __future__ import annotations
