@@ -73,8 +73,8 @@ class Draws(NamedTuple):
     def point(self, H: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """A point θ̂, and the covariance that the logits of rows have (docs/derivations.md).
 
-        Draws count as H̄^{-½} H^{½} θ: one with logits of variance v counts 1/(1 + πv/8) times in the
-        covariance, and by the root of this in the mean, θ̂, whose own covariance has all alike.
+        Draws count as H̄^{-½} H^{½} θ: one with logits of variance v counts 1/(1 + πv/8) times in
+        covariances, and by the root of this in the mean, θ̂, whose own covariance has all alike.
         """
         D, usual = H.shape[-1], H.mean(axis=0)
         weight = root(usual[None], -0.5) @ root(H, 0.5)
