@@ -2,8 +2,7 @@
 
 What is released is what the linear model releases. Its sums are taken by code (`CodedRows`); where
 they need each record's share, as with persons or ``secure``, rows are made of codes on the way. No
-row is longer than ``data_norm``, so that none is ever cut. See `skdp.models.additive` for the
-features.
+row is longer than ``data_norm``, so none is ever cut. Features are in `skdp.models.additive`.
 """
 
 from __future__ import annotations
@@ -41,13 +40,7 @@ USUAL_EXCESS = 1.1  # of the clip over the share that the usual row has of the l
 
 @dataclass(frozen=True, kw_only=True)
 class OfCodes(GaussianRun):
-    """A run of a linear model on codes of bins and levels.
-
-    Parameters
-    ----------
-    model : Additive
-        The columns, their bins and their features.
-    """
+    """A run of a linear model on codes; ``model`` has the columns, their bins and features."""
 
     model: Additive
     by_codes: ClassVar[bool] = False  # whether the sums need no more of rows than codes tell
@@ -134,17 +127,7 @@ def of_codes(
     model: Additive,
     mu: float,
 ) -> Config:
-    """Return the config of the same run on codes.
-
-    Parameters
-    ----------
-    config : GLMConfig, NoiseAwareConfig, ExactLineConfig, GaussianVIConfig or DPVIConfig
-        Of a linear model of these features or others: releases and their noise stay.
-    model : Additive
-        The features.
-    mu : float
-        GDP budget > 0 of a record that comes or goes.
-    """
+    """Return the run on codes, with its noise; ``mu`` > 0 is the GDP budget of a record."""
     plain: dict[str, Any] = {f.name: getattr(config, f.name) for f in fields(config) if f.init}
     plain |= {"model": model, "n_features": model.size}
     order = list(dict.fromkeys(model.blocks))
@@ -176,18 +159,7 @@ def of_one_logit(
 ) -> NoiseAwareConfig:
     """Return the run of one logit in whose inference rows are points of bins.
 
-    Parameters
-    ----------
-    config : GLMConfig
-        Of a linear model of these features.
-    budget : Budget
-        Of the run.
-    mu : float
-        GDP budget > 0 of a record that comes or goes.
-    n_steps : int
-        T ≥ 1.
-    robust : bool
-        Whether the scatter of the scores is released.
+    ``mu`` > 0 is of a record that comes or goes, T ≥ 1; ``robust`` releases the scores' scatter.
     """
     n, D = config.n_rows, config.n_columns
     mu /= config.weight_bound  # the noise is for a row of that weight
@@ -210,8 +182,5 @@ def of_one_logit(
 
 
 def most_features(n_rows: int, mu: float, share: float) -> float:
-    """Number of features up to which second moments tell enough, the intercept's 1 too.
-
-    They take a share of the squared GDP budget.
-    """
+    """Most features of which, and of the 1, second moments at a share of μ² tell enough."""
     return share * (DROWNED * n_rows * mu) ** 2 / 2.0 - 1.0

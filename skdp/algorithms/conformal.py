@@ -7,8 +7,7 @@ by `QuantileMechanism` from B points, around the rank
     T = (1 − α)(m + 1) + (ln(u/φ) − 1 − φ)/r,    (1 − φ)²/φ = e/u,  u = B − 1,
 
 with r the rate of the mechanism, ε over its sensitivity: the shift pays for all thresholds that are
-too small, in expectation over the rows and the draw (docs/derivations.md). A point above all others
-stands for "everything".
+too small, in expectation over rows and draw (docs/derivations.md). The last point is infinite.
 
 >>> config = ConformalConfig(alpha=0.1, n_records=2000, epsilon=1.0)
 >>> config.n_points, round(config.rank / 2000, 4)
@@ -16,9 +15,8 @@ stands for "everything".
 
 References
 ----------
-V. Vovk, A. Gammerman, G. Shafer, *Algorithmic Learning in a Random World*, 2005.
-A. Angelopoulos, S. Bates, T. Zrnic, M. I. Jordan, *Private Prediction Sets*, Harvard Data Science
-Review 4(2), 2022.
+V. Vovk, A. Gammerman, G. Shafer, *Algorithmic Learning in a Random World*, 2005. A. Angelopoulos,
+S. Bates, T. Zrnic, M. I. Jordan, *Private Prediction Sets*, Harvard Data Science Review 4(2), 2022.
 """
 
 from __future__ import annotations
@@ -45,18 +43,10 @@ _ARITHMETIC = 1e-9  # of a rank: rounding of shares and weights, which is 1e-11 
 class ConformalConfig:
     """Public facts of a threshold.
 
-    Parameters
-    ----------
-    alpha : float
-        Share of new rows, in (0, 0.5], that may be outside.
-    n_records : int
-        Public number of calibration records, or fewer.
-    epsilon : float
-        Pure ε; infinite without privacy.
-    neighboring_relation : str
-        Who is a neighbour.
-    largest : float or None
-        Largest finite threshold of scores ≥ 0; None where they are probabilities.
+    - ``alpha``: share of new rows, in (0, 0.5], that may be outside.
+    - ``n_records``: public number of calibration records, or fewer.
+    - ``epsilon``: pure ε; infinite without privacy.
+    - ``largest``: largest finite threshold of scores ≥ 0; None where they are probabilities.
     """
 
     alpha: float

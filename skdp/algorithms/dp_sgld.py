@@ -19,8 +19,7 @@ Privacy: a composition of (Poisson-sampled) Gaussian mechanisms of noise multipl
 keeping many of them costs nothing more.
 
 Where persons are the records, clip_C(∇…) is summed over a person's rows and clipped to c·C, which
-stands for C in the noise and in σ_t; N = n_persons k̄ and B = qN count rows, q is the rate of
-persons.
+stands for C in noise and σ_t; N = n_persons k̄ and B = qN count rows, q is the rate of persons.
 
 References
 ----------
@@ -61,24 +60,14 @@ _NEVER_REACHED = 1e10  # a clipping norm that stands for none
 
 @dataclass(frozen=True, kw_only=True)
 class DPSGLDConfig(NetworkRun):
-    """Public facts of a run; built without a row in sight, and all that the event depends on.
+    """Public facts of a run, as in `NetworkRun`, and of its chain: all that the event depends on.
 
-    Parameters
-    ----------
-    n_rows, n_steps, sampling_rate, clip_norm, clipping, physical_batch_size, ...
-        As in `NetworkRun`.
-    temperature : float
-        T ≥ 0; 0 is gradient ascent without noise, and no privacy.
-    learning_rate : callable
-        Maps the step t = 0, 1, … to η_t > 0, which must never rise.
-    prior_scale : float
-        s > 0: standard deviation of the prior; infinite for a flat one.
-    burn_in : int
-        Steps after which iterates are kept, below ``n_steps``.
-    thinning : int
-        Every how many steps an iterate is kept, counted back from the last one.
-    prenoise_scale : float
-        Standard deviation ≥ 0 of noise on each record's gradient before clipping.
+    - ``temperature``: T ≥ 0; 0 is gradient ascent without noise, and no privacy.
+    - ``learning_rate``: maps the step t = 0, 1, … to η_t > 0, which must never rise.
+    - ``prior_scale``: s > 0, standard deviation of the prior; infinite for a flat one.
+    - ``burn_in``: steps after which iterates are kept, below ``n_steps``.
+    - ``thinning``: every how many steps an iterate is kept, counted back from the last one.
+    - ``prenoise_scale``: deviation ≥ 0 of noise on each record's gradient before clipping.
     """
 
     temperature: float
@@ -153,10 +142,7 @@ class DPSGLDConfig(NetworkRun):
         return replace(self, temperature=T)
 
     def clipped_sum(self, model: Model) -> BoundedSum:
-        """Clip a rounding error short of C, so that C itself bounds a record's share.
-
-        The noise, which is in proportion to that bound, then has the very variance 2Tη_t/N.
-        """
+        """Clip a rounding error short of C: noise ∝ C then has the very variance 2Tη_t/N."""
         C = min(self.clip_norm, _NEVER_REACHED)
         clip = self.clip._replace(clip_norm=C, prenoise_scale=self.prenoise_scale)
         if self.clip_norm == math.inf:

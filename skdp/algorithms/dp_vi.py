@@ -68,23 +68,14 @@ _MAX_LOG_ODDS = 1e4
 
 @dataclass(frozen=True)
 class DPVIConfig(LinearRun):
-    """Public facts of a run; built without a row in sight, and all that the event depends on.
+    """Public facts of a run, as in `LinearRun`, and of q: all that the event depends on.
 
-    Parameters
-    ----------
-    likelihood, n_rows, n_features, fit_intercept, data_norm, ...
-        As in `LinearRun`; ``secure`` for full batches alone.
-    n_steps, sampling_rate, clip_norm : int, float, float
-        T ≥ 1 noisy sums, q in (0, 1], and C > 0.
-    prior_scale, initial_scale : float
-        τ > 0 of the prior N(0, τ² I), and s_0 > 0 of the start N(0, s_0² I).
-    given_learning_rate : float or None
-        First step size, in the units of θ, or None for the default; see `VariationalUpdate.decay`
-        for the later ones.
-    covariance : {"diag", "full"}
-        Whether L is diagonal or lower triangular.
-    gradient : {"aligned", "vanilla"}
-        What is clipped and released; vanilla is for diagonal L alone.
+    - ``n_steps``, ``sampling_rate``, ``clip_norm``: T ≥ 1 noisy sums, q in (0, 1], C > 0;
+      ``secure`` is for full batches alone.
+    - ``prior_scale``, ``initial_scale``: τ > 0 of the prior N(0, τ² I), s_0 > 0 of the start.
+    - ``given_learning_rate``: first step size, in units of θ; None for the default.
+    - ``covariance``: whether L is diagonal or lower triangular.
+    - ``gradient``: what is clipped and released; "vanilla" is for diagonal L alone.
     """
 
     n_steps: int
@@ -231,10 +222,7 @@ def default_steps(n_rows: int, n_columns: int, *, private: bool) -> int:
 
 
 def default_clip_norm(gradient_bound: float, *, private: bool) -> float:
-    """Half the bound that the rows put on a gradient anyway: half the noise, for a small bias.
-
-    Without noise there is nothing to gain, and the bound itself clips nothing.
-    """
+    """Half the bound that rows put on gradients: half the noise, some bias; all without privacy."""
     return gradient_bound / 2 if private else gradient_bound
 
 
@@ -251,10 +239,7 @@ def default_initial_scale(n_rows: int, n_columns: int, bound: float, prior_scale
 def default_learning_rate(
     n_rows: int, n_parameters: int, bound: float, noise_scale: float
 ) -> float:
-    """Step size from the public ratio of n·R to the norm of the noise in one gradient.
-
-    Where the noise dominates the gradient, the walk must be short.
-    """
+    """Step size from n·R over the norm of the noise in a gradient: under noise walks are short."""
     if noise_scale == 0.0:
         return 0.1 / bound
     snr = n_rows * bound / (noise_scale * math.sqrt(n_parameters))
@@ -303,8 +288,7 @@ class VariationalUpdate:
     def query(self, state: DPVIState) -> np.ndarray:
         """θ_t = m + Lη_t, at log-odds of at most 10⁴; with η_t∘s for vanilla gradients.
 
-        The logits of huge parameters would lose all digits to rounding, which may differ with the
-        position of a row.
+        Larger logits would lose all digits to rounding, which may differ with a row's position.
         """
         moved = self._family.times(state.spread, state.eta)
         theta = state.mean + moved

@@ -48,8 +48,7 @@ together, so that s̄ has a larger variance than H. By how much is released: the
 
     s̄ | θ ~ N(Hθ, ρH + (ν²/K) I),    M = H(ρH + (ν²/K) I)⁻¹,    Λ = MH + P₀,
 
-the same in all directions (a design effect). Without a release of it ρ is k̄, that of rows that are
-all alike.
+the same in all directions (a design effect). Without its release ρ is k̄, that of rows all alike.
 
 Related: Alrawajfeh, Jälkö & Honkela, *Noise-Aware Differentially Private Variational Inference*,
 2024. All steps have the same noise multiplier, so the event is that of `dp_sgd`.
@@ -97,37 +96,21 @@ CURVATURE_CLIP = 0.35  # of C, in curvatures: their noise goes with its square
 
 @dataclass(frozen=True)
 class ModelConfig(GaussianRun):
-    """Public facts of a run; built without a row in sight, and all that the event depends on.
+    """Public facts of a run: all that the event depends on; noise and persons as in `GaussianRun`.
 
-    Parameters
-    ----------
-    model, prior : UserModel, Prior
-        The log-likelihood and the prior.
-    n_rows : int
-        Public number of rows, n ≥ 1; of persons, as declared.
-    initial_mean, initial_scale : ndarray of shape (n_parameters,), float
-        The start is N(initial_mean, s_0² I), s_0 > 0.
-    n_steps : int
-        T ≥ 1: number of noisy sums of gradients.
-    n_curvature_steps : int
-        Number ≥ 0 of noisy sums of outer products among them; 0 for a posterior that does not know
-        of the noise.
-    sampling_rate : float
-        q in (0, 1]; 1 is the full batch.
-    clip_norm : float
-        C > 0: norm to which each record's gradient is clipped at first, c·C for persons; infinite
-        without noise.
-    given_learning_rate : float or None
-        Step size of m, in the units of θ, or None for the default.
-    covariance : {"diag", "full"}
-        Whether L is diagonal or lower triangular.
-    data_norm : float or None
-        Norm > 0 to which rows are clipped; None leaves them as they are.
-    n_clip_steps, n_check_steps, n_person_steps : int
-        Numbers ≥ 0 of noisy histograms of lengths from which C is learned, and of such in the last
-        steps; and of noisy sums of squared lengths of persons' gradients, after the walk.
-    noise_multiplier, neighboring_relation, persons
-        As in `GaussianRun`.
+    - ``model``, ``prior``: the log-likelihood, and any density.
+    - ``n_rows``: public number of rows, n ≥ 1; of persons, as declared.
+    - ``initial_mean``, ``initial_scale``: the start is N(initial_mean, s_0² I), s_0 > 0.
+    - ``n_steps``: T ≥ 1 noisy sums of gradients.
+    - ``n_curvature_steps``: noisy sums ≥ 0 of outer products; 0 ignores the noise.
+    - ``sampling_rate``: q in (0, 1]; 1 is the full batch.
+    - ``clip_norm``: C > 0 at first, to which a record's gradient is clipped, c·C for a person;
+      infinite without noise.
+    - ``given_learning_rate``: step size of m, in the units of θ, or None for the default.
+    - ``data_norm``: norm > 0 to which rows are clipped; None leaves them as they are.
+    - ``n_clip_steps``, ``n_check_steps``, ``n_person_steps``: numbers ≥ 0 of noisy histograms of
+      lengths from which C is learned, and of such in the last steps; and of noisy sums of squared
+      lengths of persons' gradients, after the walk.
     """
 
     model: UserModel
@@ -295,10 +278,7 @@ def bounded(X: np.ndarray, data_norm: float | None) -> np.ndarray:
 
 
 class Path(NamedTuple):
-    """At most about 200 means m (n_kept, n_parameters) along a run, evenly spaced.
-
-    With the number of releases before each, and the steps before the tail of the posterior.
-    """
+    """Some 200 means m along a run (n_kept, n_parameters), releases before each, and tail start."""
 
     steps: np.ndarray
     means: np.ndarray

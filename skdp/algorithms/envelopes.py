@@ -61,10 +61,7 @@ _SLOPES = 2.0**-40  # relative error of a sum of gradients, at most
 
 @dataclass(frozen=True)
 class Shell:
-    """One of the proposals: the law of v, 2⁵⁰ β, and the largest energy that belongs to the shell.
-
-    Energies are those under the first shape.
-    """
+    """A proposal: the law of v, 2⁵⁰ β, and its largest energy, under the first shape."""
 
     law: ShearedGaussian
     offset: int
@@ -79,10 +76,7 @@ class Shell:
 
 
 class Envelope:
-    """Proposals for a posterior on a lattice, in shells from the inner to the outer.
-
-    The center is the point of the lattice next to a.
-    """
+    """Proposals in shells, from the inner to the outer, around the lattice's point next to a."""
 
     def __init__(self, potential: LatticePotential) -> None:
         self._potential, lattice = potential, potential.lattice
@@ -158,8 +152,7 @@ class Envelope:
     def propose(self, size: int, random: Integers) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Try to draw points of the ball that are of their shells; most trials may miss.
 
-        Returns points (m, p), their coordinates under the law of the shell, and the numbers of
-        shells.
+        Returns points (m, p), their coordinates under the law of the shell, and its number.
         """
         shells = self._choice.draw(size, random)
         z = gaussian_integers(self._precisions[shells], self._widths[shells], random)

@@ -1,7 +1,6 @@
 """Exact draws of a posterior on a lattice, by rejection; how stands in `algorithms.envelopes`.
 
-Nothing here is capped: a draw takes as many trials as it takes, and how many is a secret of the
-data.
+Nothing is capped: a draw takes as many trials as it takes, and how many is a secret of the data.
 """
 
 from __future__ import annotations

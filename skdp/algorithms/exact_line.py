@@ -39,22 +39,12 @@ ROUNDED = 1e-11  # of the largest eigenvalue, from which on one is 0
 class ExactLineConfig(GaussianRun):
     """What a run depends on.
 
-    Parameters
-    ----------
-    n_rows, n_features : int
-        Numbers of rows and of columns.
-    fit_intercept : bool
-        Whether each row has a 1 appended.
-    data_norm : float
-        Norm > 0 to which rows are clipped.
-    prior_scale : float or None
-        τ > 0; None takes the likeliest, under a half-normal hyperprior.
-    prior_blocks : tuple of int or None
-        Block of each column; those of one share a τ, and the intercept has its own.
-    bounded : bool
-        Whether targets are cut to [-1, 1]; else their root mean square is their unit.
-    robust : bool
-        Whether the covariance is the sandwich.
+    - ``fit_intercept``: whether each row has a 1 appended.
+    - ``data_norm``: norm > 0 to which rows are clipped.
+    - ``prior_scale``: τ > 0; None takes the likeliest, under a half-normal hyperprior.
+    - ``prior_blocks``: block of each column; those of one share a τ, and the intercept has its own.
+    - ``bounded``: whether targets are cut to [-1, 1]; else their root mean square is their unit.
+    - ``robust``: whether the covariance is the sandwich.
     """
 
     n_rows: int

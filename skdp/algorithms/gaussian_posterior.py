@@ -12,27 +12,16 @@ _CHUNK_ROWS = 2**14
 
 @dataclass(frozen=True)
 class GaussianPosterior:
-    """N(mean, covariance) over θ.
+    """N(mean, covariance) over θ, (K, D).
 
-    Parameters
-    ----------
-    mean : ndarray of shape (K, D)
-        Mean of θ.
-    spread : ndarray of shape (KD,) or (KD, KD)
-        Standard deviations of independent coordinates, or a covariance matrix.
-    outside : ndarray of shape (1,) or (2,), or None
-        Noisy numbers of records whose features, and whose targets, were cut to their bounds.
-    n_counted : float or None
-        Number of records that these are of, by a release; None where it is the declared one.
-    short_rows : float or None
-        Root mean square norm of the features, where it is far below its bound.
-    n_found : (float, float) or None
-        Noisy number of records and the deviation of its noise, where second moments hold it.
-    prior_scales : ndarray of shape (3, blocks) or None
-        Percentiles 5, 50 and 95 of the prior's standard deviation, of each block of features.
-    of_logits : ndarray of shape (KD, KD) or None
-        Covariance that rows see, where it is less than that of θ: effects are large where columns
-        hardly vary. None is that of θ.
+    - ``spread``: deviations (KD,) of independent coordinates, or a covariance matrix (KD, KD).
+    - ``outside``: noisy numbers of records whose features, and whose targets, were cut, or None.
+    - ``n_counted``: number of records that these are of, by a release; None for the declared one.
+    - ``short_rows``: root mean square norm of the features, where it is far below its bound.
+    - ``n_found``: noisy number of records and the noise's deviation, where second moments hold it.
+    - ``prior_scales``: percentiles 5, 50, 95 (3, blocks) of the prior's deviation, of each block.
+    - ``of_logits``: covariance (KD, KD) that rows see, where it is less than that of θ: effects are
+      large where columns hardly vary. None is that of θ.
     """
 
     mean: np.ndarray
@@ -90,16 +79,9 @@ class GaussianPosterior:
 
 @dataclass(frozen=True)
 class RegressionPosterior(GaussianPosterior):
-    """Normal of (θ, ln σ), with the unit of the targets that the run worked in.
+    """Normal of (θ, ln σ), in a ``unit`` of the targets, with the last ``clip`` of residuals.
 
-    Parameters
-    ----------
-    unit : float
-        Scale of the targets.
-    unit_found : bool
-        False where the counts of targets by magnitude are lost in their noise.
-    clip : float
-        Of residuals, where the run ended.
+    ``unit_found`` is False where the counts of targets by magnitude are lost in their noise.
     """
 
     unit: float = 1.0
@@ -110,10 +92,7 @@ class RegressionPosterior(GaussianPosterior):
 def in_units(
     q: GaussianPosterior, centre: np.ndarray, scale: np.ndarray, *, has_intercept: bool
 ) -> GaussianPosterior:
-    """The posterior of the coefficients of x, for one of those of (x - centre)/scale.
-
-    What follows the intercept, as the logarithm of a residual's scale does, stays as it is.
-    """
+    """Posterior of the coefficients of x, from that for (x - centre)/scale; ln σ stays as it is."""
     (K, D), d = q.mean.shape, len(scale)
     A = np.eye(D)
     A[:d, :d] = np.diag(1.0 / scale)

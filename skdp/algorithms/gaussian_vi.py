@@ -53,19 +53,11 @@ LEAST_VARIANCE = 1e-12  # of logits, for a division
 
 @dataclass(frozen=True)
 class GaussianVIConfig(LinearRun):
-    """What a run without privacy depends on.
+    """What a run without privacy depends on, as in `LinearRun`.
 
-    Parameters
-    ----------
-    likelihood, n_rows, n_features, fit_intercept, data_norm, ...
-        As in `LinearRun`.
-    prior_scale : float or None
-        τ > 0 of the prior N(0, τ² I). None takes the likeliest, under its hyperprior.
-    prior_blocks : tuple of int or None
-        Block 0, 1, ... of each feature: those of one block, or all if None, share a τ, and the
-        intercept has its own.
-    robust : bool
-        Whether the covariance is the sandwich, for one logit alone.
+    - ``prior_scale``: τ > 0 of the prior N(0, τ² I); None takes the likeliest under its hyperprior.
+    - ``prior_blocks``: block of each feature, of one τ; None is one. The intercept has its own τ.
+    - ``robust``: whether the covariance is the sandwich, for one logit alone.
     """
 
     prior_scale: float | None = None
@@ -106,11 +98,7 @@ class GaussianVIConfig(LinearRun):
     def run(
         self, records: tuple[np.ndarray, ...], streams: Streams, progress: Progress = iter
     ) -> GaussianPosterior:
-        """Find the posterior, with exact counts of the records that were cut to their bounds.
-
-        Rows (n, n_features) are clipped here, and targets (n, K) cut. Nothing is random;
-        ``progress`` wraps the iteration over passes.
-        """
+        """Posterior of rows (n, n_features) and targets (n, K), cut here and counted exactly."""
         bounds = target_bounds(self.likelihood, records[1])
         build = partial(LinearRows.of, self, target_bounds=bounds)
         rows = rows_of(records, build, kept=False)
@@ -172,10 +160,7 @@ def default_prior_scale(bound: float, n_outputs: int) -> float:
 
 
 def inverse(precision: np.ndarray, least: float) -> np.ndarray:
-    """Covariance of a precision whose eigenvalues are at least those of the prior's.
-
-    Quadrature may miss that by a little.
-    """
+    """Covariance of a precision that quadrature may have put a little below the prior's."""
     values, vectors = np.linalg.eigh(precision)
     return (vectors / np.maximum(values, least)) @ vectors.T
 

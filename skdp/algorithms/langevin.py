@@ -10,8 +10,7 @@ c = 1 − hλ, whatever the data, so that after *any* number of steps K the last
     μ_K = (ρΔ/√λ) √[(1 − hλ/2)(1 − c^K)/(1 + c^K)]  <  ρΔτ               (PRIVACY §5)
 
 and k chains cost √k μ_K. Running longer brings the law of the state closer to the posterior; the
-guarantee does not wait for that. A chain that shows its path, an average or a diagnostic has no
-such certificate.
+guarantee does not wait for that. A chain that shows its path, an average or a diagnostic has none.
 
 Where n is large, a step reads one of l fixed batches, visited in turn, with its gradient times l:
 
@@ -72,25 +71,16 @@ LEAST_BATCH = 256  # rows; below, a step costs as much for fewer
 
 @dataclass(frozen=True)
 class LangevinConfig(PosteriorRun):
-    """Public facts of a run; built without a row in sight, and all that the event depends on.
+    """Public facts of a run: all that the event depends on.
 
-    Parameters
-    ----------
-    posterior, likelihood_power : TemperedPosterior, float
-        What to sample from, and ρ in (0, 1].
-    n_rows : int
-        Public number of rows n ≥ 1; under add-or-remove-one an upper bound on the rows of both
-        neighbours, which restricts the data sets that the guarantee speaks of.
-    n_chains : int
-        k ≥ 1.
-    step_size : float
-        h > 0, at most 2/(2λ + ρnκR²).
-    n_epochs, n_batches : int
-        Passes ≥ 1 over the rows, of l ≥ 1 steps each; l is 1 under add-or-remove-one, and where
-        persons are the records.
-    n_persons : int or None, default=None
-        Upper bound on the persons of both neighbours, where these are the records: it, and not
-        ``n_rows``, restricts the data sets that the guarantee speaks of.
+    - ``posterior``, ``likelihood_power``: what to sample from, and ρ in (0, 1].
+    - ``n_rows``: n ≥ 1; under add-or-remove-one an upper bound on the rows of both neighbours,
+      which restricts the data sets that the guarantee speaks of.
+    - ``step_size``: h > 0, at most 2/(2λ + ρnκR²).
+    - ``n_epochs``, ``n_batches``: passes ≥ 1 over the rows, of l ≥ 1 steps each; l is 1 under
+      add-or-remove-one, and where persons are the records.
+    - ``n_persons``: upper bound on the persons of both neighbours, where these are the records: it,
+      and not ``n_rows``, restricts the data sets that the guarantee speaks of.
     """
 
     posterior: TemperedPosterior
@@ -191,8 +181,7 @@ class LangevinConfig(PosteriorRun):
 
         Of ``most_records`` records at most, rows (n, n_features) are clipped here; ``starts`` of
         persons stand beside the targets (n, K) where these are the records. Streams "noise" and
-        "partition" are used. ``progress`` wraps the iteration over passes; it must not keep the
-        states.
+        "partition" are used. ``progress`` wraps the passes and must not keep the states.
         """
         call = release_hook.MechanismCall(
             kind="langevin",
@@ -207,7 +196,6 @@ class LangevinConfig(PosteriorRun):
 
 
 def _weight(posterior: TemperedPosterior, n_rows: int, n_persons: int | None) -> float:
-    """Most that all rows weigh together."""
     return n_rows if n_persons is None else n_persons * posterior.record_weight
 
 
@@ -347,7 +335,6 @@ def _rows(config: LangevinConfig, records: Records, *, kept: bool = True) -> Lin
 
 
 def _selections(config: LangevinConfig, n_rows: int, stream: SecureStream) -> list[Selection]:
-    """Rows of each batch."""
     if config.n_batches == 1:
         return [slice(None)]
     # Positions are dealt at random up to n_rows: those beyond the rows at hand are null rows.

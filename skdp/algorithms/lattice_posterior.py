@@ -49,10 +49,7 @@ _NUMBERS = 2**18  # logits at work at once
 
 @dataclass(frozen=True)
 class Lattice:
-    """Grid, ball and unit of a posterior on a bounded domain: public facts alone.
-
-    No guarantee hangs on the number of rows, which may be about that.
-    """
+    """Grid, ball and unit of a posterior on a bounded domain; no guarantee hangs on ``n_rows``."""
 
     posterior: TemperedPosterior
     power: float

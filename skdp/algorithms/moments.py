@@ -1,9 +1,8 @@
 """Means and standard deviations of features within declared bounds, by one noisy sum.
 
 With z in [-1, 1] a value clipped and scaled by its bounds, and m = 0 where it is missing, the sum
-over the rows is Σ (m z, m (z² - ½), m/2), and all else follows from its release. Why a row's share
-has the bound that is declared, and what the noise does to the estimates, stands in the Notes of
-`skdp.preprocessing.DPStandardScaler`.
+over the rows is Σ (m z, m (z² - ½), m/2), and all else follows from its release. Bound and errors:
+Notes of `skdp.preprocessing.DPStandardScaler`.
 """
 
 from __future__ import annotations
@@ -36,13 +35,7 @@ class Moments(NamedTuple):
 
 @dataclass(frozen=True)
 class MomentSum(RowSum):
-    """Sum over rows of (m z, m (z² - ½), m/2), z the values on [-1, 1] and m = 0 for a missing one.
-
-    Parameters
-    ----------
-    lower, upper : tuple of float
-        Bounds of the features.
-    """
+    """Σ (m z, m (z² - ½), m/2), z the values scaled to [-1, 1] and m = 0 for a missing one."""
 
     lower: tuple[float, ...]
     upper: tuple[float, ...]
@@ -70,15 +63,7 @@ class MomentSum(RowSum):
 
 @dataclass(frozen=True, kw_only=True)
 class MomentsConfig(OneSum):
-    """Public facts of a run: all that its event depends on.
-
-    Parameters
-    ----------
-    lower, upper : tuple of float
-        Declared bounds of the features, lower < upper.
-    n_features, noise_multiplier, neighboring_relation, secure
-        As in `OneSum`.
-    """
+    """Public facts of a run, as in `OneSum`, with declared bounds lower < upper of the features."""
 
     lower: tuple[float, ...]
     upper: tuple[float, ...]
@@ -97,17 +82,7 @@ class MomentsConfig(OneSum):
     def run(
         self, records: tuple[np.ndarray, ...], streams: Streams, progress: Progress = iter
     ) -> Moments:
-        """Release the moments of private rows.
-
-        Parameters
-        ----------
-        records : tuple of ndarray
-            Rows (n, n_features) first; NaN is missing.
-        streams : Streams
-            Streams of the fit: "noise" is used.
-        progress : callable
-            Wraps the iteration over the release.
-        """
+        """Release the moments of rows (n, n_features), NaN if missing; uses the stream "noise"."""
         rows = rows_of(records, PlainRows.of)
         released, scale = self.released(rows, streams, progress)
         mean, variance = mean_and_variance(released.reshape(3, -1), scale)

@@ -4,18 +4,14 @@
 they are those of points that are drawn from what was released of bins, which is worth 0.01 of
 log-loss on real tables (benchmarks/additive.py).
 
-Plain variational inference reports the posterior of data that it has not seen: its private
-gradients are noisy, and the posterior does not say so. Here everything released is *data with a
-known likelihood*, and the posterior is the one given these releases. It returns to the prior where
-they say nothing and to the ordinary posterior where ε is large.
-
-With rows scaled to norm ≤ 1, a run releases (a GDP budget of μ is divided over them)
+Everything released is *data with a known likelihood*, and the posterior is the one given these
+releases: the prior where they say nothing, the ordinary posterior where ε is large. With rows
+scaled to norm ≤ 1, a run releases (a GDP budget of μ is divided over them)
 
     Ã   = Σ x_i x_iᵀ + noise                 once: the second moments of the rows
     g̃_t = Σ w_i(θ_t)(y_i − μ(θ_t x_i)) x_i + ν N(0, I)      T times, at the posterior mean θ_t
     H̃   = Σ w_i(θ_t) μ'(θ_t x_i) x_i x_iᵀ + noise           once, at the last quarter
     ñ   = #{i : x_i or y_i was cut to its bound} + noise     once, for a warning alone
-
     Ŝ   = Σ s_i s_iᵀ + noise, s_i the terms of a g̃          once, at the last θ_t, if robust
 
 The weights w_i bound each term by C and do not look at y_i, so a g̃ has mean zero at the truth
@@ -39,20 +35,17 @@ covariance is the sandwich H⁻¹(Ŝ + ν² I)H⁻¹, but for the prior.
 
 With exposures e_i the logits are θ·x_i + ln e_i, and the first release counts the e_i by magnitude:
 F takes ln e to be normal, with the mean and variance that the counts tell, and independent of the
-rows; where it is not, slopes and gradients correct F as above.
-Nothing but the releases is touched on the way: all of it is post-processing.
-
-Related: Bernstein & Sheldon (2019) and Kulkarni, Jälkö, Koskela, Kaski & Honkela (2021) take noisy
-sufficient statistics for the data; Alrawajfeh, Jälkö & Honkela (2024) the path of a noisy descent.
+rows; where it is not, slopes and gradients correct F as above. Nothing but the releases is touched
+on the way: all of it is post-processing.
 
 References
 ----------
 G. Bernstein, D. Sheldon, *Differentially Private Bayesian Linear Regression*, NeurIPS 2019.
 T. Kulkarni, J. Jälkö, A. Koskela, S. Kaski, A. Honkela, *Differentially Private Bayesian Inference
-for Generalized Linear Models*, ICML 2021.
+for Generalized Linear Models*, ICML 2021: like the first, noisy sufficient statistics as data.
 T. Alrawajfeh, J. Jälkö, A. Honkela, *Noise-Aware Differentially Private Variational Inference*,
-2024. H. R. Künsch, L. A. Stefanski, R. J. Carroll, *Conditionally Unbiased Bounded-Influence
-Estimation in General Regression Models*, JASA 1989.
+2024: the path of a noisy descent. H. R. Künsch, L. A. Stefanski, R. J. Carroll, *Conditionally
+Unbiased Bounded-Influence Estimation in General Regression Models*, JASA 1989: the weights.
 """
 
 from __future__ import annotations
@@ -98,28 +91,15 @@ KEPT_ENTRIES = 10**8  # n·d beyond which no copy of the rows is kept between pa
 
 @dataclass(frozen=True)
 class NoiseAwareConfig(LinearRun):
-    """Public facts of a run: all that its event depends on.
+    """Public facts of a run, as in `LinearRun`, of one logit: all that its event depends on.
 
-    Parameters
-    ----------
-    likelihood, n_rows, n_features, fit_intercept, data_norm, ...
-        As in `LinearRun`, of one logit; the noise multiplier is that of a gradient.
-    n_steps : int
-        T ≥ 1: number of noisy gradients.
-    clip_norm : float
-        C > 0: bound on the norm of one record's score.
-    prior_scale : float or None
-        τ > 0 of the prior N(0, τ² I). None infers it from the releases.
-    prior_blocks : tuple of int or None
-        Block 0, 1, ... of each feature: those of one block share a τ, and the intercept has its
-        own. None is one block.
-    curvature : {"gram", "trace"}
-        Whether second moments are released in full or their trace alone.
-    exposed : bool
-        Whether logits have offsets, whose magnitudes are released first; the intercept takes up
-        their mean.
-    robust : bool
-        Whether the scatter of the scores is released at the last θ.
+    - ``n_steps``: T ≥ 1 noisy gradients, whose noise multiplier is ``noise_multiplier``.
+    - ``clip_norm``: C > 0, bound on the norm of one record's score.
+    - ``prior_scale``: τ > 0 of the prior N(0, τ² I); None infers it from the releases.
+    - ``prior_blocks``: block of each feature, of one τ; None is one. The intercept has its own τ.
+    - ``curvature``: whether second moments are released in full or their trace alone.
+    - ``exposed``: whether logits have offsets, of which the intercept takes up the mean.
+    - ``robust``: whether the scatter of the scores is released at the last θ.
     """
 
     n_steps: int
@@ -224,21 +204,9 @@ class NoiseAwareConfig(LinearRun):
         streams: Streams,
         progress: Progress = iter,
     ) -> GaussianPosterior:
-        """Run the algorithm on private rows and return the posterior.
+        """Return the posterior, a function of what is released of rows and targets (n, K).
 
-        Parameters
-        ----------
-        records : pair of ndarray
-            Rows (n, n_features), clipped here, and their targets (n, K).
-        streams : Streams
-            Streams of the fit: "sampling", "noise" and "inference" are used.
-        progress : callable
-            Wraps the iteration over states.
-
-        Returns
-        -------
-        GaussianPosterior
-            A function of what was released.
+        Rows (n, n_features) are clipped here. Streams "sampling", "noise", "inference" are used.
         """
         kept = records[0].size <= KEPT_ENTRIES
         bounds = target_bounds(self.likelihood, records[1])
@@ -262,8 +230,7 @@ def default_curvature(
 ) -> str:
     """The second moments in full, unless their noise would dominate them.
 
-    The spectrum of the noise ends at √(2D)/(√share μ), that of Σ x xᵀ at n; μ is that of a record
-    that comes or goes.
+    The noise's spectrum ends at √(2D)/(√share μ), μ of a record that comes or goes; Σ x xᵀ's at n.
     """
     unit = GramSum(1.0).moved_by(neighboring_relation) / sensitivity_factor(neighboring_relation)
     edge = unit * math.sqrt(2.0 * n_columns / CURVATURE_SHARE) / mu

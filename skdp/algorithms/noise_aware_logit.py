@@ -66,13 +66,7 @@ BELIEF_ENTRIES, LEAST_BELIEFS = 2400, 8  # parameters times draws of the second 
 class NoiseAwareLogit:
     """What is asked for, and what is taken in.
 
-    Parameters
-    ----------
-    config : NoiseAwareConfig
-        Public facts of the run.
-    weighted : bool, default=False
-        Whether rows have weights: there are as many rows as these come to, by a noisy sum where
-        the intercept tells one.
+    ``weighted`` rows are as many as their weights come to, by the intercept's noisy sum if any.
     """
 
     def __init__(self, config: NoiseAwareConfig, weighted: bool = False) -> None:
@@ -215,7 +209,6 @@ class NoiseAwareLogit:
         return NormalRows(self.config.n_rows, score, offset, **moments)
 
     def _score(self, square: float) -> Score:
-        """Of rows of a mean square norm."""
         bound = self.config.clip_norm / self.R / math.sqrt(min(1.0, square))
         return self.config.likelihood.score(bound)
 
@@ -238,10 +231,7 @@ class NoiseAwareLogit:
 
     @property
     def n_at_zero(self) -> int:
-        """How many gradients are asked for at 0: more of them where little else is known of rows.
-
-        The noise of one is held against n/2, the longest sum of scores that there can be.
-        """
+        """Number of gradients at 0, by the noise of one over n/2, the longest sum of scores."""
         if self.config.curvature == GRAM:
             return FIRST_AT_ZERO[0]
         noise = 2.0 * math.sqrt(self.noise_variance * self.size) / self.config.n_rows
@@ -333,8 +323,8 @@ class NoiseAwareLogit:
     def given(self, state: NoiseAwareState, rows: LogitRows) -> Given:
         """What all gradients say, moved to where the run stands by the likeliest beliefs.
 
-        Their mean weighs each by the noise and the error of the model, which grows with the way:
-        by the one of several such errors that makes their scatter likeliest. What scatter is left
+        Their mean weighs each by the noise and the error of the model, which grows with the way: by
+        the one of several such errors that makes their scatter likeliest. What scatter is left
         beyond chance widens the variance of the mean.
         """
         here = state.rows.expected(state.mean)

@@ -58,10 +58,9 @@ ROUNDED = 2.0**-50
 
 @dataclass(frozen=True)
 class ExactConfig(PosteriorRun):
-    """Public facts of a run; built without a row in sight, and all that the event depends on.
+    """Public facts of k ≥ 1 independent draws on a bounded domain, at a power ρ in (0, 1].
 
-    k ≥ 1 independent draws of a posterior on a bounded domain, at a power ρ in (0, 1]. The
-    guarantee does not hang on the public number of rows n ≥ 1, which may be about that.
+    They are all that the event depends on. No guarantee hangs on the public number of rows n ≥ 1.
     """
 
     posterior: TemperedPosterior
@@ -151,8 +150,7 @@ class ExactConfig(PosteriorRun):
         """Draw from the posterior given private rows; returns (k, K, D).
 
         Rows (n, n_features) are clipped here; ``starts`` of persons stand beside the targets (n, K)
-        where these are the records. The stream "noise" is used; ``progress`` wraps the iteration
-        over draws.
+        where these are the records. The stream "noise" is used.
         """
         shape = self.posterior.shape
         call = release_hook.MechanismCall(

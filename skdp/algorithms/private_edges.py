@@ -3,8 +3,7 @@
 `BinsConfig` releases the edges, by halving; the model is made of them, which costs nothing, and the
 run of the linear model on its codes follows. The event is declared before: how often the linear
 model releases, and with which noise multipliers, does not depend on the edges, and the sensitivity
-is that of the model as it is made. The number of features is at most that of the model with as many
-bins as were asked for.
+is that of the model as it is made. Features are at most those of as many bins as were asked for.
 
 Each level of quantiles is a mechanism of bounded range, which is at worst Gaussian
 (`skdp.privacy.posterior_samples.bounded_range_mu`), and takes its part of the squared GDP budget.
@@ -67,20 +66,11 @@ class AtDeclared:
 class PrivateEdgesConfig:
     """Public facts of a run.
 
-    Parameters
-    ----------
-    edges : BinsConfig
-        Of the columns whose edges are released.
-    places : tuple of int
-        Where these are among the columns.
-    fit : Config
-        The run that follows, as if there were as many bins as are asked for.
-    model : Additive
-        All columns, before waves are asked for.
-    mu : float
-        GDP budget of the fit, of a record that comes or goes.
-    telling : Telling
-        How much scores tell.
+    - ``edges``, ``places``: of the columns whose edges are released, and where these are.
+    - ``fit``: the run that follows, as if there were as many bins as are asked for.
+    - ``model``: all columns, before waves are asked for.
+    - ``mu``: GDP budget of the fit, of a record that comes or goes.
+    - ``telling``: how much scores tell.
     """
 
     edges: BinsConfig
@@ -155,14 +145,8 @@ class PrivateEdgesConfig:
     def run(self, records: Any, streams: Streams, progress: Progress = iter) -> AtEdges:
         """Release edges and run the fit on codes of the bins between them.
 
-        Parameters
-        ----------
-        records : Records
-            Numbers of the columns at ``places`` and codes of the others, (n, columns), and targets.
-        streams : Streams
-            Streams of the fit: "edges", and those of the fit.
-        progress : callable
-            Wraps the iteration over the releases of both.
+        Records are numbers of the columns at ``places`` and codes of the others, (n, columns), with
+        their targets. Streams are "edges", and those of the fit.
         """
         part = parts_of_progress(progress)
         found = self.edges.run(

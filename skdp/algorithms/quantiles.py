@@ -41,19 +41,11 @@ APART = 2  # points of the grid: edges that are no farther apart are of one valu
 class QuantilesConfig:
     """Public facts of a run: all that its event depends on.
 
-    Parameters
-    ----------
-    lower, upper : tuple of float
-        Declared bounds of the features, lower < upper.
-    shares : tuple of float
-        The quantiles of each feature, in [0, 1], ascending.
-    unit : float
-        Magnitude > 0 below which values are told apart by their difference.
-    epsilon : float
-        ε of one quantile: the range η of its log-density between neighbours; infinite without
-        privacy, and before it is `calibrated`.
-    neighboring_relation : str
-        Who is a neighbour.
+    - ``lower``, ``upper``: declared bounds of the features, lower < upper.
+    - ``shares``: the quantiles of each feature, in [0, 1], ascending.
+    - ``unit``: magnitude > 0 below which values are told apart by their difference.
+    - ``epsilon``: ε of one quantile, the range η of its log-density between neighbours; infinite
+      without privacy, and before it is `calibrated`.
     """
 
     lower: tuple[float, ...]
@@ -128,15 +120,8 @@ class QuantilesConfig:
     ) -> np.ndarray:
         """Release quantiles of private rows, (n_shares, n_features); they may be out of order.
 
-        Parameters
-        ----------
-        records : tuple of ndarray
-            Rows (n, n_features) first; NaN is missing. ``starts`` of persons with them where these
-            are the records.
-        streams : callable
-            Streams of the fit: "noise" is used.
-        progress : callable
-            Wraps the iteration over releases.
+        Rows (n, n_features) have NaN for missing values; ``starts`` of persons stand with them
+        where these are the records. The stream "noise" is used.
         """
         lower, upper = np.array(self.lower), np.array(self.upper)
         clipped = np.clip(records[0].astype(np.float64), lower, upper)

@@ -33,17 +33,9 @@ class Directions(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class SecondMomentsConfig(OneSum):
-    """Public facts of a run: all that its event depends on.
+    """Public facts of a run, as in `OneSum`; rows are clipped to ``data_norm`` > 0.
 
-    Parameters
-    ----------
-    n_components : int or float
-        Number of directions, at most n_features; or share of the released trace, in (0, 1), for
-        the fewest directions that have it.
-    data_norm : float
-        Norm > 0 to which rows are clipped.
-    n_features, noise_multiplier, neighboring_relation, secure
-        As in `OneSum`.
+    ``n_components``: number of directions, or the fewest with a share in (0, 1) of the trace.
     """
 
     n_components: float
@@ -68,17 +60,7 @@ class SecondMomentsConfig(OneSum):
     def run(
         self, records: tuple[np.ndarray, ...], streams: Streams, progress: Progress = iter
     ) -> Directions:
-        """Release the second moments of private rows, and take their eigenvectors.
-
-        Parameters
-        ----------
-        records : pair of ndarray
-            Rows (n, n_features), clipped here, and targets (n, k), which no one looks at.
-        streams : Streams
-            Streams of the fit: "noise" is used.
-        progress : callable
-            Wraps the iteration over the release.
-        """
+        """Release second moments of rows (n, n_features), clipped here; uses the stream "noise"."""
         rows = rows_of(records, partial(LinearRows.of, self, kept=False))
         released, _ = self.released(rows, streams, progress)
         matrix = unpacked(released / self.data_norm**2, self.n_features)

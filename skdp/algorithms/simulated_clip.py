@@ -23,25 +23,9 @@ def simulated_clip(
     """Return the median over θ of the quantile of gradients' lengths at θ.
 
     Of a wide prior most draws are absurd, and lengths span orders of magnitude: the median is that
-    of a usual θ, and the clip that is learned in the run starts from there.
-
-    Parameters
-    ----------
-    model : UserModel
-        The log-likelihood.
-    simulator : Simulator
-        Draws targets.
-    prior : Prior
-        θ are its draws; where it has none, ``start`` is the only one.
-    start : ndarray of shape (n_parameters,)
-        The initial mean.
-    x : Tensor of shape (m, n_features)
-        Synthetic rows.
-
-    Returns
-    -------
-    float or None
-        None where no θ has gradients that are finite and not all 0.
+    of a usual θ, and the clip that is learned in the run starts from there. θ are draws of the
+    prior, or ``start`` (n_parameters,) where it has none; ``x`` are synthetic rows (m, n_features).
+    None where no θ has gradients that are finite and not all 0.
     """
     generator = torch.Generator().manual_seed(0)
     draws = prior.sample(N_DRAWS, generator)

@@ -44,24 +44,12 @@ if TYPE_CHECKING:
 class TemperedPosterior:
     """Public facts of the distribution to sample from.
 
-    Parameters
-    ----------
-    likelihood : LogConcave
-        Of one record given its logits.
-    n_features : int
-        Features of a row.
-    fit_intercept : bool
-        Whether each row gets a 1 appended; θ has shape (K, n_features + fit_intercept).
-    data_norm : float
-        Norm > 0 to which the features of each row are clipped.
-    prior_scale : float
-        τ > 0, of every coefficient and intercept.
-    theta_norm : float
-        D > 0: norm of all of θ jointly that the domain ends at; infinite for none.
-    neighboring_relation : str
-        Who is a neighbour.
-    of_person : float or None, default=None
-        k₀ > 0: what the rows of a person weigh together, at most; None where a row is a record.
+    - ``likelihood``: of one record given its logits.
+    - ``fit_intercept``: whether rows get a 1 appended; θ has shape (K, n_features + fit_intercept).
+    - ``data_norm``: norm > 0 to which the features of each row are clipped.
+    - ``prior_scale``: τ > 0, of every coefficient and intercept.
+    - ``theta_norm``: D > 0, norm of all of θ jointly that the domain ends at; infinite for none.
+    - ``of_person``: k₀ > 0, most that a person's rows weigh together; None where rows are records.
     """
 
     likelihood: LogConcave

@@ -12,8 +12,7 @@ the largest ε (or μ) whose curve the counts refute.
 
 **Why the bound is valid.** Fix the test beforehand, and draw results independently: then a and b
 are independent binomial counts, whatever the mechanism. Let T(a, b) be any function that falls in
-both. Under a guarantee with curve f the probability that T is at least as large as observed is at
-most
+both. Under a guarantee of curve f, T is as large as observed, or larger, with probability at most
 
     p(f) = sup over α of  P[T(a, b) ≥ T_observed],   a ~ Bin(n₀, α),  b ~ Bin(n₁, f(α)),
 
@@ -147,11 +146,10 @@ def limits(count: int, n: int, level: float) -> tuple[float, float]:
 def lower_bound(
     frame: Frame, *, misses: int, n_with: int, alarms: int, n_without: int, confidence: float = 0.95
 ) -> float:
-    """Largest strength ≥ 0 that the counts refute, with a confidence in (0, 1).
+    """Largest strength ≥ 0 that the counts refute, with a confidence in (0, 1); 0 if none.
 
-    It is 0 if nothing was found. Results with the record that the test took for ones without are
-    misses, of ``n_with``; results without it that were taken for ones with are alarms, of
-    ``n_without``.
+    Results with the record that the test took for ones without are misses, of ``n_with``; results
+    without it that were taken for ones with are alarms, of ``n_without``.
     """
     n_with, n_without = integer(1, n_with=n_with), integer(1, n_without=n_without)
     in_range(0, n_with, misses=misses, closed="both")

@@ -3,8 +3,7 @@
 The rows are zeros and one outlier, the canary (0, …, 0, large), so that nothing but the canary
 moves the result: the worst case that a guarantee has to hold for (Nasr et al. 2021; Annamalai & De
 Cristofaro 2024 show how much such starts matter). For a linear model on the full batch the result
-is then as telling as all releases together, and an audit with 5000 fits an arm proves 90 % and more
-of a Gaussian claim.
+is then as telling as all releases together: 5000 fits an arm prove 90 % or more of Gaussian ones.
 
 Where persons are protected, the canary is a person with 50 such rows: neighbours differ in all rows
 of one person, so that whatever is bounded by row, and not by person, moves 50 times as far.
@@ -66,9 +65,8 @@ def audit_estimator(
     """Try to refute the privacy statement of an estimator, from outside.
 
     Fits it ``n_fits`` times on rows with a canary and as often without, takes a number or a few
-    from each fitted object, and bounds ε from below by how well they tell the two apart. The bound
-    and why it holds are in `skdp.audit.confidence`, the choice of the threshold in
-    `skdp.audit.samples`.
+    from each fitted object, and bounds ε from below by how well they tell the two apart:
+    `skdp.audit.confidence` has the proof, `skdp.audit.samples` the choice of a threshold.
 
     Parameters
     ----------
@@ -94,10 +92,9 @@ def audit_estimator(
         ``"replace_one"`` it is another record; None is (−x, y). Under ``"zero_out"`` it is
         ``("null", record)``, a record of which *you say* that it adds nothing to any sum; a row of
         zeros adds something where there is an intercept. A record alone is taken as null too, with
-        a warning.
-        Or ``"removed"``, if the number of rows is never read: that is None for a function, and for
-        an estimator with a declared ``n_samples``. A person without rows is the null record, so
-        that ``"removed"`` is None for persons, but for ``"replace_one"``.
+        a warning. Or ``"removed"``, if the number of rows is never read: that is None for a
+        function, and for an estimator with a declared ``n_samples``. A person without rows is the
+        null record, so that ``"removed"`` is None for persons, but for ``"replace_one"``.
     statistic : callable or "trace", default=None
         Function of the fitted object that returns a number or a vector of a few. None takes
         ``coef_`` and ``intercept_``; or else the probabilities of the canary; or else all fitted
@@ -157,14 +154,6 @@ def audit_estimator(
     >>> report = audit_estimator(estimator, n_fits=100, confidence=1 - 1e-6)
     >>> report.verdict, report.frame
     ('no violation found', 'gdp')
-
-    Of a person with 50 rows:
-
-    >>> from skdp import Persons
-    >>> of_persons = estimator.set_params(unit=Persons(10, rows_per_group=4), n_samples=None)
-    >>> report = audit_estimator(of_persons, n_fits=20, confidence=1 - 1e-6)
-    >>> report.unit, report.neighboring_relation
-    ('group', 'zero_out_group')
     """
     start = time.perf_counter()
     n_fits = integer(20, "fewer prove nothing", n_fits=n_fits)

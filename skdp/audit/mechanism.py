@@ -24,8 +24,7 @@ narrow); the error probability is divided by the number of rates looked at. No b
 mechanisms with dependent canaries (Steinke, Nasr & Jagielski 2023) is needed, or claimed:
 what is refuted is that the release is the one that was declared.
 
-A record's length is spread over several blocks of coordinates, as over the tensors of a network, so
-that clipping each block on its own shows.
+A record's length is spread over blocks of coordinates, as over tensors: clipping by block shows.
 
 References
 ----------
@@ -172,11 +171,9 @@ class _Claim:
 
     @property
     def scale(self) -> float:
-        """Standard deviation of the noise."""
         return self.noise_multiplier * self.clip_norm
 
     def event(self) -> DpEvent:
-        """What the claim costs."""
         return dp_sgd_event(self.noise_multiplier, self.sampling_rate, self.n_steps)
 
     def ratio(self, z: np.ndarray) -> np.ndarray:

@@ -2,14 +2,10 @@
 
 The first share of the results chooses how to look: a direction, where a result is a vector, its
 sign, and a threshold. The others are counted, once, each as an alarm or as none. So whatever the
-choice was, and whatever the results are, the counts are binomial and the bound of `bounds` holds.
-An auditor who instead takes the best of many thresholds on the results that are counted can "prove"
-ε > 3 of two samples from one and the same law.
-
-References
-----------
-M. S. M. S. Annamalai, E. De Cristofaro, *Nearly Tight Black-Box Auditing of Differentially Private
-Machine Learning*, NeurIPS 2024.
+choice was, and whatever the results are, the counts are binomial and the bound of
+`audit.confidence` holds. An auditor who instead takes the best of many thresholds on the results
+that are counted can "prove" ε > 3 of two samples from one and the same law (Annamalai & De
+Cristofaro 2024, as in `audit.estimator`).
 """
 
 from __future__ import annotations
@@ -63,13 +59,11 @@ def audit_samples(
     confidence : float, default=0.95
         Probability in (0, 1) with which the bound holds, at least.
     selection : float, default=0.1
-        Share in (0, 1) of the results, the first ones, that choose direction and threshold. They
-        are not counted.
+        Share in (0, 1) of the results, the first ones, that choose how to look and do not count.
     audited : str, default="samples"
         Name in the report.
     neighboring_relation : str, default="zero_out"
-        How the data sets differ, in one row or, as ``"zero_out_group"``, in all rows of a person;
-        for the report.
+        How the data sets differ, for the report: in a row, or as ``"zero_out_group"`` in a person.
 
     Returns
     -------
@@ -119,10 +113,7 @@ def _arm(values: ArrayLike, name: str) -> np.ndarray:
 
 
 class _View(NamedTuple):
-    """What is seen of a result: its numbers in robust units, and which of them are not finite.
-
-    Everything it returns is finite, whatever the result.
-    """
+    """What is seen of a result, all of it finite: robust units, and which were not finite."""
 
     columns: np.ndarray  # that were finite at least once
     centres: np.ndarray
@@ -131,7 +122,6 @@ class _View(NamedTuple):
 
     @classmethod
     def of(cls, values: np.ndarray) -> _View:
-        """Find out what there is to see."""
         columns = np.flatnonzero(np.isfinite(values).any(axis=0))
         kinds = _kinds(values)
         odd = np.flatnonzero((kinds != kinds[0]).any(axis=0))
@@ -150,7 +140,6 @@ class _View(NamedTuple):
         return len(self.columns) == 1 and len(self.odd) == 0
 
     def __call__(self, values: np.ndarray) -> np.ndarray:
-        """Look at results (n, n_outputs)."""
         seen = values[:, self.columns]
         with np.errstate(over="ignore"):  # halves, because a difference may be too large
             standard = (seen / 2 - self.centres / 2) / self.units
@@ -205,10 +194,7 @@ def choose(present: np.ndarray, absent: np.ndarray, frame: Frame, level: float) 
 
 
 def _direction(present: np.ndarray, absent: np.ndarray) -> np.ndarray:
-    """Fisher's discriminant of what is seen, with a ridge for results that depend on each other.
-
-    A few results far off must not hide all others, so they count as less far.
-    """
+    """Fisher's discriminant of what is seen, with a ridge; a few far results count as less far."""
     present, absent = (np.clip(arm, -_OUTLYING, _OUTLYING) for arm in (present, absent))
     means = present.mean(axis=0), absent.mean(axis=0)
     pooled = np.vstack([present - means[0], absent - means[1]])

@@ -18,7 +18,6 @@ _MANY = 30  # letters of levels side by side, beyond which they are turned
 
 
 def _ends(effect: Any, names: tuple[str, ...], ends: tuple[str, ...], remedy: str = "") -> list:
-    """Arrays of an effect, which has these attributes."""
     if missing := [name for name in (*names, *ends) if not hasattr(effect, name)]:
         raise expected(f"a list of curves: one has no {missing[0]}", remedy, curves=effect)
     return [numbers(getattr(effect, name), f"curves: {name}") for name in ends]
@@ -39,7 +38,6 @@ class _Side(NamedTuple):
 
     @classmethod
     def of(cls, name: str, grid: Any, n: int, effect: str) -> _Side:
-        """Check a grid of n bins or levels."""
         if np.ndim(grid) != 1 or len(grid) not in (n, n + 1):
             raise ValueError(
                 f"Expected curves with a grid of {n + 1} edges or {n} levels where there are {n} "
@@ -113,10 +111,7 @@ class SurfacePanel:
         return float(np.abs(self.ends[0] - (middle or 0.0)).max())
 
     def draw(self, ax: Axes, effect: str, middle: float | None, most: float, holds: str) -> Any:
-        """Draw it and return the mesh, whose colours end ``most`` beyond the middle.
-
-        Cells whose interval holds the middle are hatched.
-        """
+        """Draw it, hatched where intervals hold the middle; colours end ``most`` beyond."""
         from matplotlib.colors import CenteredNorm
         from matplotlib.patches import PathPatch
         from matplotlib.path import Path

@@ -48,8 +48,7 @@ class AdditiveDisplay:
         ``name``, ``grid``, ``mean``, ``low``, ``high``, ``band_low`` and ``band_high``. A grid of
         one more entry than the mean holds the edges of a number, one of as many the levels of a
         category; of several bins, an outer one that is wider than all inner ones together is cut
-        short. A surface
-        has ``names`` and ``grids`` of two features.
+        short. A surface has ``names`` and ``grids`` of two features.
     scale : {"log-odds", "probability", "target", "log-mean", "rate-ratio"}, default="log-odds"
         Scale of the curves.
     part : {"curve", "deviation"}, default="curve"

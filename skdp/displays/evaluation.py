@@ -1,7 +1,6 @@
 """ROC, precision and recall, and confusion matrices of private reports, with their intervals.
 
-A display takes what `skdp.evaluation` has read off a released table, and draws it: nothing here
-reads a row, so a picture costs nothing more.
+Displays draw what `skdp.evaluation` has read off a released table: a picture costs nothing more.
 """
 
 from __future__ import annotations
@@ -299,8 +298,8 @@ class ConfusionMatrixDisplay:
         ax : matplotlib Axes or None, default=None
             Axes to draw on; None makes a figure.
         intervals : bool or "auto", default="auto"
-            Whether cells have their intervals; "auto" draws those of six classes at most,
-            and says of more how wide the widest is.
+            Whether cells have their intervals; "auto" draws those of six classes at most, and says
+            of more how wide the widest is.
         **kwargs
             Arguments of ``Axes.imshow``, ``cmap`` for instance.
 

@@ -35,8 +35,7 @@ class PosteriorDisplay:
     ax_, figure_ : matplotlib Axes and Figure
         What was drawn on, with a row for each parameter.
     medians_, intervals_, densities_ : matplotlib Line2D, LineCollection and list of artists
-        Medians, intervals, and densities, each scaled to the height of its row; none for a
-        parameter that does not vary.
+        Medians, intervals, and densities, each as high as its row; none for what does not vary.
 
     Examples
     --------
@@ -82,8 +81,8 @@ class PosteriorDisplay:
         parameters : str, int, or list of them, default=None
             Names or indices of the parameters. None takes the first eight.
         per : float, dict, "sd" or None, default=None
-            Of how many units of a feature the effect is shown, as in `skdp.inspection.summary`;
-            of linear models.
+            Of how many units of a feature the effect is shown, as in `skdp.inspection.summary`; of
+            linear models.
         n_samples, random_state : int, default=1000 and None
             Number of posterior samples ≥ 1, and their seed.
         name, ax, **kwargs : optional
@@ -193,8 +192,7 @@ class PosteriorDisplay:
 def _stated(estimator: Any, names: list[str], per: Any) -> tuple[np.ndarray, list[str], list[str]]:
     """Say what parameters make of those of a model; names to choose by, and names that are shown.
 
-    Those of a model that is not linear, and of a pipeline whose steps name no columns, are as they
-    are.
+    Those of models that are not linear, or of pipelines whose steps name no columns, stay.
     """
     last = estimator[-1] if isinstance(estimator, Pipeline) else estimator
     if per is None and not hasattr(type(last), "summary"):

@@ -57,9 +57,8 @@ class ReliabilityDisplay:
         Table whose counts the histogram shows; None takes ``table``. Bins of equal mass make a flat
         histogram, so that `from_predictions` passes bins of equal width with them.
     accuracy_interval, share_interval : Estimate, default=None
-        Of the accuracy in each bin, for a band, and of the share of rows in it: arrays (n_bins,)
-        of a released report. Bins of which nothing is known, with the interval [0, 1], have no
-        point, and no part in the band.
+        Of the accuracy in each bin, for a band, and of the share of rows in it: arrays (n_bins,) of
+        a released report. Bins of the interval [0, 1], of which nothing is known, are left out.
     calibration_error, name : Estimate and str, default=None
         For the legend; None takes the error of the table, and no name.
     class_label : int, float, bool or str, default=None
@@ -218,8 +217,8 @@ class ReliabilityDisplay:
         ----------
         report : BinaryReport or MulticlassReport
             What `skdp.evaluation` returns for classes. Of two classes the curve is about the
-            second, of more about the most probable one; the error in the legend is that of the
-            most probable one.
+            second, of more about the most probable one; the error in the legend is that of the most
+            probable one.
         name, ax, **kwargs : optional
             As in `plot`.
 
@@ -248,9 +247,8 @@ class ReliabilityDisplay:
         Parameters
         ----------
         ax : matplotlib Axes, pair of them, or None, default=None
-            Axes of the curve, from which a strip is taken for the histogram; or the ``ax_`` of
-            another display, whose histogram is shared; or axes of the curve and of the histogram.
-            None makes a figure.
+            Axes of the curve, which cede a strip to the histogram; or the ``ax_`` of another
+            display, whose histogram is shared; or axes of both. None makes a figure.
         name : str, default=None
             Name in the legend. None takes that of the display.
         level : float, default=0.9

@@ -47,10 +47,7 @@ class Beside(NamedTuple):
 
 @dataclass(eq=False, repr=False)
 class TableRelease(BaseEstimator):
-    """The parameters that all reports have, and what is done with them.
-
-    As in `skdp.evaluation.private_report`.
-    """
+    """The parameters of `private_report` and its siblings, and what is done with them."""
 
     label: str
     epsilon: float
@@ -100,10 +97,9 @@ class TableRelease(BaseEstimator):
     def run(
         self, records: Any, cells_of: CellsOf, n_subgroups: int, beside: Beside
     ) -> tuple[list[np.ndarray], PrivacyReport, Params]:
-        """Charge, count, and release tables (n_subgroups, n_cells).
+        """Charge, count, and release tables (n_subgroups, n_cells), with what reports say of all.
 
-        ``cells_of`` takes the records and numbers cells subgroup after subgroup. What reports say
-        of all tables comes with them.
+        ``cells_of`` takes the records and numbers cells subgroup after subgroup.
         """
         mechanism, relation, n = self.mechanism(), self._relation, len(records[0])
         most, groups = self._most_rows, beside.groups
@@ -137,8 +133,6 @@ class TableRelease(BaseEstimator):
 
 @dataclass
 class _Records:
-    """Rows that are counted at once."""
-
     arrays: tuple[np.ndarray, ...]
 
     def __len__(self) -> int:
@@ -258,7 +252,6 @@ def regression_report(
 def _target_cells(
     bins: ResidualBins, edges: np.ndarray, y: np.ndarray, residuals: np.ndarray, *held: np.ndarray
 ) -> Cells:
-    """Cells in the tables of residuals and of targets."""
     n_bins = len(edges) - 1
     cells = bins.numbers(residuals) + (n_bins * held[0] if held else 0)
     of_targets = np.searchsorted(edges[1:-1], y, side="left")

@@ -1,7 +1,6 @@
 """The expected calibration error of a noisy table: Σ|δ_b| over bins.
 
-|δ + Z| is too large, most where δ is small; so δ is inferred, with its own scale and smoothness,
-from all bins together.
+|δ + Z| is too large, most where δ is small; so δ is inferred from all bins, with its scale.
 """
 
 from __future__ import annotations
@@ -35,13 +34,11 @@ def calibration_error(
     """Σ_b w_b|g_b|, of shares w_b of bins and gaps g_b between accuracy and confidence.
 
     Of noisy counts of rows where the event happened (``right``) or did not, in the order of bins,
-    with their variances, and the predicted probability in each bin.
-
-    w_b g_b is measured with normal errors. The gaps have a normal law, whose scale τ (half-Cauchy)
-    and smoothness over bins are inferred from all of them. What is off from calibration by chance
-    alone then counts for little. The interval starts at 0 unless a likelihood ratio test with error
-    1 − ``level`` rejects τ = 0: an error of 0 can be missed on one side only; and not above what
-    few bins have, where these alone may be off.
+    with their variances, and the predicted probability in each bin. w_b g_b is measured with normal
+    errors. The gaps have a normal law, whose scale τ (half-Cauchy) and smoothness over bins are
+    inferred from all of them: what is off from calibration by chance alone then counts for little.
+    The interval starts at 0 unless a likelihood ratio test with error 1 − ``level`` rejects τ = 0:
+    an error of 0 can be missed on one side only; and not above what few bins alone may have.
     """
     f, counts = confidence, right + wrong
     n = max(counts.sum(), 1.0)

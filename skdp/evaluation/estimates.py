@@ -76,7 +76,6 @@ class Estimate:
         return Estimate(function(self.value), function(self.low), function(self.high), self.level)
 
     def __getitem__(self, key: Any) -> Estimate:
-        """Select from arrays."""
         return self.map(lambda x: x[key])
 
     def to_dict(self) -> dict[str, Any]:
@@ -88,8 +87,7 @@ class Estimate:
 class NoisyTable(NamedTuple):
     """Counts with noise, of cells in the last axis; leading axes are independent tables.
 
-    Rows of a person count as if all were ``alike``: the variance of a sum is at most so many times
-    that of independent rows.
+    Of rows of persons the variance of a sum is at most ``alike`` times that of independent rows.
     """
 
     counts: np.ndarray  # (..., n_cells), of the known total where there is one
@@ -117,10 +115,7 @@ class NoisyTable(NamedTuple):
 def ratio(
     table: NoisyTable, c: Any, d: Any = None, *, shares: bool = False, span: Span = UNIT
 ) -> Estimate:
-    """Estimate Σ cπ / Σ dπ in a range, for the probabilities π of the cells; d is 1 by default.
-
-    With ``shares``, c and d are 0 or 1, and c ≤ d.
-    """
+    """Estimate Σ cπ / Σ dπ in a range, of cells; d is 1 by default, ``shares``: c ≤ d in {0, 1}."""
     T, c = table.counts, np.asarray(c, dtype=np.float64)
     d = np.ones_like(c) if d is None else np.asarray(d, dtype=np.float64)
     C, D = (T * c).sum(-1), (T * d).sum(-1)

@@ -34,8 +34,6 @@ _STANDS_OUT = 3.0  # standard deviations
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class _ClassReport(EvaluationReport):
-    """A report on class probabilities."""
-
     classes_: np.ndarray
 
     ece: ClassVar[Any]  # an Estimate

@@ -2,8 +2,7 @@
 
 A posterior of coefficients θ is normal, or a set of samples. Features that went through affine
 steps x ↦ xA + b before the model have the coefficients Aθ, and add bθ to the intercept; these are
-linear in θ, so that their means, covariances and samples are exact. All of it is post-processing of
-what was released, and costs no privacy.
+linear in θ, so that their means, covariances and samples are exact. All of it is post-processing.
 """
 
 from __future__ import annotations
@@ -83,7 +82,6 @@ class CoefficientTable:
         return pd.DataFrame(dict(self._columns()[1:]), index=pd.Index(self.name, name="name"))
 
     def _columns(self) -> list[tuple[str, Any]]:
-        """Headings and columns, as they are shown."""
         ends = [f"{50 * (1 + sign * self.level):g} %" for sign in (-1, 1)]
         heads, what = ["name", "mean", "sd", *ends, "P(>0)"], self.ratio_name
         columns = [self.name, self.mean, self.sd, self.low, self.high, self.positive]
@@ -143,8 +141,7 @@ def summary(
     Returns
     -------
     CoefficientTable
-        The intervals account for the noise where the inference does. Of posterior samples they are
-        quantiles of these.
+        Intervals account for the noise where the inference does; of samples they are quantiles.
 
     Raises
     ------

@@ -1,7 +1,6 @@
 """Labels and probabilities, checked: what every metric of this room starts from.
 
-Messages name the argument and the remedy and quote parameters only: labels of rows, probabilities
-and weights are data.
+Messages quote parameters only: labels of rows, probabilities and weights are data.
 """
 
 from __future__ import annotations
@@ -51,10 +50,7 @@ def check_predictions(
 
 
 def check_probabilities(y_prob: ArrayLike, name: str = "y_prob", *, least: int = 1) -> np.ndarray:
-    """Check probabilities: (n, 1) for those of one class, (n, n_classes) for rows that sum to 1.
-
-    There are to be ``least`` rows.
-    """
+    """Check ``least`` rows or more: (n, 1) for one class, (n, n_classes) for rows that sum to 1."""
     values = numbers(y_prob, name)
     if values.ndim == 1:
         values = values[:, None]
@@ -117,7 +113,6 @@ def _labels_of_rows(y_true: ArrayLike, n_rows: int) -> list:
 
 
 def _classes_of(y: list) -> list:
-    """Sort the distinct labels of the rows."""
     try:
         classes = sorted(set(y))
         missing = any(label is None or label != label for label in classes)

@@ -54,8 +54,7 @@ def expected_calibration_error(
         Weights ≥ 0 of the rows.
     labels : array-like of shape (n_classes,), default=None
         All classes, in the order of the columns of ``y_prob``. None takes those of ``y_true``,
-        sorted. Needed where ``y_true`` may lack a class, in a fold of cross-validation for
-        instance.
+        sorted. Needed where ``y_true`` may lack a class, as in a fold.
     pos_label : int, float, bool or str, default=None
         The class that a one-dimensional ``y_prob`` speaks of. None takes the greater of the two.
 
@@ -104,8 +103,7 @@ def static_calibration_error(
 ) -> float:
     """Static calibration error (SCE): every class, over bins of equal width.
 
-    A classifier may be calibrated where it decides and wrong about the other classes; the expected
-    calibration error does not see those.
+    A classifier may be calibrated where it decides, and wrong about the other classes.
 
     Parameters
     ----------

@@ -1,7 +1,5 @@
 """Public features of an additive model: a trend and waves for a number, levels for a category.
 
-And their products, for a pair of columns.
-
 A column of numbers is cut into B bins by public edges. With x_b = (b + ½)/B, bin b has the features
 
     2x_b - 1,    a_k cos(2πk x_b), a_k sin(2πk x_b), k = 1, 2, ...,    a_k² = 2 WEIGHT/(πk)².
@@ -13,9 +11,8 @@ at each x, so that the waves lengthen all rows by the same, at most WEIGHT/3 to 
 and no row is longer than √(1 + WEIGHT/3), whatever is in it: nothing is clipped.
 
 A level of a category of L levels has the feature 1 - 1/L, and -1/L those of the others: their sum
-would tell what the intercept does, and would make rows longer. Levels that were not declared share
-the feature of what is missing, where there is one; without, and where a number is missing, all
-features of the column are 0.
+would tell what the intercept does, and would make rows longer. Other levels share the feature of
+what is missing, where there is one; without, and where a number is missing, all are 0.
 
 A pair of columns has the products of the features of both, a trend and WAVES_OF_PAIRS waves of a
 number, times √PAIR_WEIGHT; where either is missing, all are 0. Features of one column have the mean
@@ -49,18 +46,9 @@ TREND, WAVES, LEVELS, MISSING, PAIRS = "trend", "waves", "levels", "missing", "p
 
 @dataclass(frozen=True)
 class Number:
-    """A column of numbers.
+    """A column of numbers, cut by at least two ascending edges; values beyond count as at the ends.
 
-    Parameters
-    ----------
-    name : str
-        Of the column.
-    edges : tuple of float
-        At least two, ascending. Values beyond the outer ones count as they do.
-    n_waves : int
-        K ≥ 0.
-    told_missing : bool
-        Whether a missing value has a feature.
+    It has ``n_waves`` K ≥ 0, and a feature of what is missing where that is ``told_missing``.
     """
 
     name: str
@@ -109,17 +97,7 @@ class Number:
 
 @dataclass(frozen=True)
 class Category:
-    """A column of categories.
-
-    Parameters
-    ----------
-    name : str
-        Of the column.
-    levels : tuple
-        The levels, all different.
-    told_missing : bool
-        Whether any other value, and a missing one, has a feature.
-    """
+    """Categories of all different levels; any other has a feature where ``told_missing``."""
 
     name: str
     levels: tuple
@@ -156,14 +134,7 @@ class Category:
 class Pair:
     """Two columns, and what they do beyond the sum of their curves.
 
-    Parameters
-    ----------
-    columns : pair of Number or Category
-        The two.
-    places : (int, int)
-        Which of all columns these are.
-    least : float
-        Mean square of a product from which on it is asked for; infinite for none.
+    Of ``places`` among all columns. Products with a mean square of ``least`` are asked for.
     """
 
     columns: tuple[Number | Category, Number | Category]
@@ -248,15 +219,7 @@ def beside_trend(column: Number | Category) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Additive:
-    """Public features of all columns and pairs together.
-
-    Parameters
-    ----------
-    columns : tuple of Number or Category
-        At least one.
-    pairs : tuple of Pair
-        Of these columns.
-    """
+    """Public features of all columns, at least one, and of pairs of them, together."""
 
     columns: tuple[Number | Category, ...]
     pairs: tuple[Pair, ...] = ()
@@ -308,8 +271,7 @@ class Additive:
     def blocks(self) -> tuple[str, ...]:
         """Label of each feature: those of a label share a prior scale.
 
-        All trends do, all levels, all that is missing and all of pairs; so do all waves where they
-        are few, and else those of a column.
+        So do all trends, levels, missings and pairs; all waves if they are few, else a column's.
         """
         n_waves = sum(kind == WAVES for column in self.columns for kind in column.kinds)
         alone = n_waves >= MANY * len(self.columns)
@@ -350,8 +312,7 @@ class Additive:
     ) -> Additive:
         """The same columns with as many waves as n rows tell of at a budget of μ.
 
-        And pairs with as many products, but with no more features than ``most``, if there can be so
-        few.
+        And pairs with as many products; no more features than ``most``, if there can be so few.
         """
         bound = self.norm**2 + 1.0  # with all waves; without, it is smaller
 

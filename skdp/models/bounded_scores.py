@@ -28,16 +28,10 @@ LargestResidual = Callable[[np.ndarray], np.ndarray]
 
 
 class Score:
-    """A bounded score, and what is expected of it.
+    """A bounded score of K logits, and what is expected of it.
 
-    Attributes
-    ----------
-    n_outputs : int
-        Number of logits, K.
-    largest_residual : callable or None
-        Norm (m,) of the largest residual that any target could have, for the weight, if any.
-    slope_bound : float
-        Bound on the slope of a record of norm 1.
+    ``largest_residual`` is the norm (m,) of the largest residual that any target could have, for
+    the weight, if any; ``slope_bound`` bounds the slope of a record of norm 1.
     """
 
     n_outputs: int
@@ -73,7 +67,7 @@ class BernoulliScore(Score):
     n_outputs = 1
 
     def residual(self, logits: np.ndarray, targets: np.ndarray) -> np.ndarray:
-        """Y − σ(z)."""
+        """The residual y − σ(z)."""
         return targets - expit(logits)
 
     def largest_residual(self, logits: np.ndarray) -> np.ndarray:
@@ -91,7 +85,7 @@ class BernoulliScore(Score):
         return np.sign(logits) * (below + beyond)
 
     def slope(self, logits: np.ndarray) -> np.ndarray:
-        """W σ'."""
+        """The slope w σ'."""
         return _weighted_slope(logits, self.bound)[..., None]
 
     def variance(self, logits: np.ndarray) -> np.ndarray:
@@ -104,7 +98,7 @@ class BernoulliScore(Score):
         return min(0.25, self.bound / 2.0)
 
     def slope_of_records(self, logits: np.ndarray, bounds: np.ndarray) -> np.ndarray:
-        """W σ'."""
+        """The slope w σ'."""
         return _weighted_slope(logits[:, 0], bounds)
 
 
@@ -133,7 +127,7 @@ class CategoricalScore(Score):
         return min(1.0, self.bound / math.sqrt(1.0 - 1.0 / self.n_outputs))
 
     def value(self, logits: np.ndarray) -> np.ndarray:
-        """W softmax(z)."""
+        """With the weight: w softmax(z)."""
         return self._weight * softmax(logits, axis=-1)
 
     def slope(self, logits: np.ndarray) -> np.ndarray:
@@ -155,11 +149,9 @@ class CategoricalScore(Score):
 class PoissonScore(Score):
     """clip(min(y, y_max) − r, ±c) less its own mean under Poisson(r), at the rate r = e^z ≤ y_max.
 
-    Tabulated over the logit: sums over the counts that occur.
-
-    Beyond y_max, which no count exceeds, the rate is cut. At a rate far above, every count would be
-    clipped and so would the mean: the score would be 0 whatever the counts are, and a run that one
-    step had taken there would find nothing that leads back.
+    Tabulated over the logit: sums over the counts that occur. Beyond y_max, which no count exceeds,
+    the rate is cut: far above, every count would be clipped and so would the mean, the score would
+    be 0 whatever the counts are, and a run that had stepped there would not find back.
     """
 
     bound: float

@@ -21,18 +21,11 @@ from skdp.models.rounded_losses import log_sum_exp, softplus
 
 
 class BoundedScores:
-    """What variational inference needs of a likelihood; leading axes of arrays broadcast.
+    """What variational inference needs of a likelihood of K logits; leading axes broadcast.
 
-    Attributes
-    ----------
-    n_outputs : int
-        Number of logits of a record, K.
-    residual_bound : float
-        Bound on ‖∂ log p/∂ logits‖.
-    largest_target : float
-        Bound to which targets are cut; infinite for none.
-    residual_scale : float
-        Size of large residuals as they occur, of which a default clip takes a share.
+    - ``residual_bound``: bound on ‖∂ log p/∂ logits‖.
+    - ``largest_target``: bound to which targets are cut; infinite for none.
+    - ``residual_scale``: size of large residuals that occur; a default clip takes a share of it.
     """
 
     n_outputs: int
@@ -50,15 +43,7 @@ class BoundedScores:
 
 
 class LogConcave:
-    """What a posterior sampler needs of a likelihood.
-
-    Attributes
-    ----------
-    n_outputs, residual_bound
-        As in `BoundedScores`.
-    curvature_bound : float
-        Bound on the eigenvalues of −∂² log p/∂ logits².
-    """
+    """What samplers need; ``curvature_bound`` bounds the eigenvalues of −∂² log p/∂ logits²."""
 
     n_outputs: int
     residual_bound: float
@@ -120,7 +105,7 @@ class Bernoulli(Likelihood):
     curvature_bound = 0.25  # σ'(z) ≤ 1/4
 
     def residual(self, logits: np.ndarray, targets: np.ndarray) -> np.ndarray:
-        """Y − σ(z)."""
+        """The residual y − σ(z)."""
         return targets - expit(logits)
 
     def loss(self, logits: np.ndarray, targets: np.ndarray) -> np.ndarray:
@@ -142,7 +127,7 @@ class Bernoulli(Likelihood):
         return BernoulliScore(bound)
 
     def value_range(self, reach: float) -> float:
-        """Log[(1 + e^r)/(1 + e^−r)] = r, attained."""
+        """The range log[(1 + e^r)/(1 + e^−r)] = r, attained."""
         return reach
 
     def targets(self, codes: np.ndarray) -> np.ndarray:
@@ -172,7 +157,7 @@ class Categorical(Likelihood):
         return targets - softmax(logits, axis=-1)
 
     def loss(self, logits: np.ndarray, targets: np.ndarray) -> np.ndarray:
-        """Log Σ e^z − z_y."""
+        """The loss log Σ e^z − z_y."""
         return log_sum_exp(logits) - np.sum(targets * logits, axis=-1)
 
     def least_loss(self, targets: np.ndarray, reach: float) -> np.ndarray:
@@ -229,8 +214,7 @@ class HuberRegression(LogConcave):
     """A number with normal noise of deviation σ, residuals beyond c counted linearly.
 
     −log p = (1/σ²) [½ r² for |r| ≤ c, else c|r| − ½ c²] with r = y − z (Huber 1964): the normal
-    likelihood wherever the prediction is within c, and a bounded gradient everywhere. Targets may
-    have a public bound on |y|.
+    likelihood within c, and a bounded gradient everywhere. Targets may have a public bound on |y|.
     """
 
     noise_scale: float
@@ -309,7 +293,7 @@ class Poisson(BoundedScores):
         return min(self.largest_count, 4.0 * math.sqrt(self.largest_count))
 
     def residual(self, logits: np.ndarray, targets: np.ndarray) -> np.ndarray:
-        """Y − min(e^z, y_max)."""
+        """The residual y − min(e^z, y_max)."""
         offset = targets[:, 1:] if targets.shape[1] > 1 else 0.0
         return targets[:, :1] - self.rate(logits + offset)
 

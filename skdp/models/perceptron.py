@@ -47,10 +47,7 @@ def is_perceptron(module: nn.Module) -> bool:
 
 
 def packed(module: nn.Module) -> Any:
-    """Return a perceptron as its activation and arrays, which any format can hold, or the module.
-
-    A module that would not come back as it is from `unpacked` stays what it is.
-    """
+    """Return a perceptron as its activation and arrays, if these are all of it, or the module."""
     if not is_perceptron(module) or any(
         p.device.type != "cpu" or p.dtype not in (torch.float32, torch.float64)
         for p in module.parameters()
@@ -176,8 +173,7 @@ def outputs(
     """Yield the outputs (k, m, n_outputs) of a module under k vectors, on blocks of m rows.
 
     Perceptrons run under all vectors of trained parameters at once, others under one after the
-    other, in double precision if asked to. Rows are given as 64-bit integers, or as numbers of the
-    parameters' type.
+    other, in double precision if asked to. Rows are 64-bit integers, or of the parameters' type.
     """
     module = copy.deepcopy(module).eval()
     trained = [p for p in module.parameters() if p.requires_grad]
@@ -218,7 +214,6 @@ def _all_at_once(module: nn.Module, members: Sequence[torch.Tensor], x: torch.Te
 
 
 def _loaded(module: nn.Module, values: Sequence[torch.Tensor]) -> nn.Module:
-    """Put values in the place of a module's trained parameters."""
     nn.utils.parametrize._cache.clear()  # what a caller's `cached()` keeps is of former values
     for parameter, value in zip(
         (p for p in module.parameters() if p.requires_grad), values, strict=True

@@ -1,7 +1,6 @@
 """Models that a user writes: a log-likelihood, and a simulator, as functions of torch tensors.
 
-A function is tried on synthetic records before it sees private ones, so that every error names it
-and quotes no data.
+A function is tried on synthetic records before private ones, so that no error quotes data.
 
 >>> import torch
 >>> def log_likelihood(theta, x):
@@ -35,8 +34,7 @@ N_MADE_UP = 5
 class UserModel:
     """Log-densities of records under parameters, and their gradients record by record.
 
-    The function maps θ (n_parameters,) and rows x (n, d), and targets y (n,) if supervised, to
-    log-densities (n,).
+    The function maps θ (n_parameters,), rows x (n, d), and targets y (n,) if supervised, to (n,).
     """
 
     log_likelihood: Callable[..., Any]
@@ -59,8 +57,7 @@ class UserModel:
     def check(self, theta: Tensor, x: Tensor, y: Tensor) -> None:
         """Try the function on synthetic records, at and near θ.
 
-        It is refused if it fails, returns anything but (n,) finite numbers, mixes records, or its
-        gradients cannot be taken.
+        It must return (n,) finite numbers, mix no records, and let its gradients be taken.
         """
         generator = torch.Generator().manual_seed(0)
         noise = torch.randn(theta.shape, generator=generator, dtype=theta.dtype)
@@ -210,10 +207,7 @@ class Simulator:
         return found if found.dtype == torch.int64 else found.to(torch.float64)
 
     def check(self, model: UserModel, theta: Tensor, x: Tensor) -> None:
-        """Try the function on synthetic rows at θ, with the log-likelihood of what it draws.
-
-        It is refused if it ignores its generator, or draws what has no finite log-likelihood.
-        """
+        """Refuse one that ignores its generator or draws what has no finite log-likelihood."""
         first, again = (self.targets(theta, x, torch.Generator().manual_seed(0)) for _ in range(2))
         if not torch.equal(first, again):
             raise _wrong(

@@ -96,7 +96,6 @@ class Prior:
 
 
 def _scales(prior: Any, n_parameters: int) -> Tensor:
-    """Check for one scale per parameter."""
     try:
         scales = torch.as_tensor(np.array(prior, dtype=np.float64))
     except (TypeError, ValueError):

@@ -68,8 +68,7 @@ class PrivateStatistic:
         Ends of the interval, each by itself, and the probability with which it holds, over the
         noise and, of the population's, the sampling.
     interval_of : {"data", "population"}
-        Whose statistic the interval is for: that of the rows at hand, or of what they were drawn
-        from.
+        Whether the interval is for the rows at hand, or for what they were drawn from.
     privacy_, edges : PrivacyReport, and ndarray or None
         What it cost, and the edges of the bins of a histogram.
     diagnostics_ : tuple of str

@@ -1,12 +1,4 @@
-"""`dp_covariance`: second moments about private means, by one release of the upper triangle.
-
->>> import numpy as np
->>> from skdp.statistics import dp_covariance
->>> x = np.random.default_rng(0).uniform(-1, 1, 20_000)
->>> shown = dp_covariance(np.column_stack([x, -x]), lower=-1, upper=1, epsilon=1.0)
->>> bool(np.abs(shown.value - [[1 / 3, -1 / 3], [-1 / 3, 1 / 3]]).max() < 0.02)
-True
-"""
+"""`dp_covariance`: second moments about private means, by one release of the upper triangle."""
 
 from __future__ import annotations
 

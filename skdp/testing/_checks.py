@@ -265,8 +265,7 @@ def check_private_estimator(
     Parameters
     ----------
     estimator : estimator
-        An unfitted estimator or transformer; what it charges is in its ``privacy_``, or read
-        with `privacy_of`.
+        Unfitted estimator or transformer; its charge is in ``privacy_``, or read with `privacy_of`.
     expected_failed_checks : mapping of str to str or None, default=None
         Names of checks that are left out, of these or of scikit-learn's, with the reason.
 

@@ -187,8 +187,6 @@ ROWS: dict[str, Spoil] = {
 
 
 def _label(value: Any, dtype: Any = object) -> Spoil:
-    """One target is this value."""
-
     def spoil(y: np.ndarray) -> np.ndarray:
         y = y.astype(dtype)
         y[5] = value

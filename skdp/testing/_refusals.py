@@ -186,7 +186,6 @@ def assert_refused(
 
 
 def _attributes(estimator: Any) -> dict[str, set[str]]:
-    """Names of what an estimator and its parts hold."""
     parts = {"": estimator, **estimator.get_params()}
     return {name: set(vars(p)) for name, p in parts.items() if isinstance(p, BaseEstimator)}
 

@@ -134,7 +134,6 @@ def _steps_of(kind: type[BaseEstimator]) -> dict[str, Any]:
 
 
 def _rows(cheap: bool) -> dict[type[BaseEstimator], tuple[dict, _Ways]]:
-    """Return, for each class, what makes it cheap, and its ways."""
     quick = _STEPS if cheap else {}
     inside, line = (
         _inside(**quick),

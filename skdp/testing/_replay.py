@@ -49,8 +49,7 @@ def neighbours(
     X : ndarray of shape (n_samples, n_features)
         Rows.
     y : ndarray of shape (n_samples,) or None
-        Labels, which are exchanged among each other, or numbers in floats, which become extreme:
-        negative only if some are.
+        Labels, which are exchanged, or floats, which become extreme: negative only if some are.
     relation : {"zero_out", "add_or_remove_one", "replace_one"}, default="zero_out"
         What a neighbour is. Under ``zero_out`` two records that replace each other are two steps
         apart, by way of the null record: what is equal at each step is equal along both.

@@ -28,7 +28,6 @@ class _ColumnSum(RowSum):
             return (rows - np.array(self.middle)) / np.array(self.half)
 
     def __call__(self, theta: np.ndarray, batch: LinearBatch) -> np.ndarray:
-        """Return the sum."""
         total = np.zeros(self.shape(tuple(theta.shape)))
         for chunk in batch.chunks(CHUNK_ROWS):
             total += self.records(theta, chunk).sum(axis=0)
@@ -79,13 +78,7 @@ class CellSum(_ColumnSum):
 
 @dataclass(frozen=True)
 class MomentsSum(_ColumnSum):
-    """Σ (v, v² of numbers, 1), called with both ends of the ranges of all columns, (2, d).
-
-    Parameters
-    ----------
-    norm : float
-        Bound on the norm of u.
-    """
+    """Σ (v, v² of numbers, 1) for both ends of all columns' ranges, (2, d); ``norm`` bounds ‖u‖."""
 
     norm: float
     apart = 2.0
@@ -94,8 +87,7 @@ class MomentsSum(_ColumnSum):
     def record_bound(self) -> float:
         """Bound on the norm of a record's term.
 
-        v and v² are at most 1 for a number; indicators, which have no range of their own, have
-        the norm of u at most, and are not squared.
+        v, v² ≤ 1 of a number; indicators have the norm of u at most, and are not squared.
         """
         k = sum(self.numbers)
         return math.sqrt(2.0 * k + min(len(self.numbers) - k, self.norm**2) + 1.0)

@@ -6,14 +6,10 @@ A column u is scaled by its bounds, to [-1, 1] or, of an indicator, to [0, 1]. A
     Σ v of each column, Σ v² of each number, and Σ 1                      once
     the number of records of which a value lies beyond its bounds         once
 
-A count above its noise tells that values lie in a cell: the first and the last such cell are the
-range of the next stage, and values v of the sums are scaled to the last one. So a column whose
-spread is a thousandth of its bounds is as well known as one that fills them, for the price of a
-few counts, and one far value does not make a range wide. Values beyond the range count as its ends
-in the sums, in these alone.
-
-Everything after is a function of what was released (`Columns`): the standardised columns
-z = (u - centre)/scale are a public map of the rows.
+The first and the last cell with a count above its noise are the range of the next stage, and v of
+the sums are values scaled to the last one, cut to its ends there alone. So a column whose spread is
+a thousandth of its bounds is as well known as one that fills them, for the price of a few counts,
+and one far value does not make a range wide (docs/method.md §4.1). All else is post-processing.
 """
 
 from __future__ import annotations
@@ -81,23 +77,13 @@ def spreads(square: np.ndarray, error: np.ndarray, usual: float = USUAL_SPREAD) 
 class Columns(NamedTuple):
     """What was released of columns in the units of `ColumnsConfig.scaled`, (d,) each.
 
-    Parameters
-    ----------
-    centre, scale : ndarray of shape (d,)
-        Of the public map z = (u - centre)/scale.
-    variance, error : ndarray of shape (d,)
-        Released mean of z², and its standard error; a column of which nothing is known has a
-        variance below some errors.
-    n_found : (float, float)
-        Noisy number of records, by their weights, and its standard error.
-    outside : float
-        Noisy number of records with a value beyond its bounds.
-    outside_noise : float
-        Its standard error.
-    counted : bool
-        Whether the number of records is the released one, and not a declared fact.
-    numbers : tuple of bool
-        Which columns are no indicators.
+    - ``centre``, ``scale``: of the public map z = (u - centre)/scale.
+    - ``variance``, ``error``: released mean of z², and its standard error; a column of which
+      nothing is known has a variance below some errors.
+    - ``n_found``: noisy number of records, by their weights, and its standard error.
+    - ``outside``, ``outside_noise``: noisy number of records with values beyond bounds, its error.
+    - ``counted``: whether the number of records is the released one, and not a declared fact.
+    - ``numbers``: which columns are no indicators.
     """
 
     centre: np.ndarray
@@ -115,19 +101,11 @@ class Columns(NamedTuple):
 class ColumnsConfig(GaussianRun):
     """Public facts of a run.
 
-    Parameters
-    ----------
-    n_rows : int
-        Public number of rows.
-    lower, upper : tuple of float
-        Declared bounds of the columns, lower < upper. A column within (0, 1) is taken for an
-        indicator: v² is taken for v.
-    data_norm : float or None
-        Norm to which rows are clipped before, about 0; None where none is declared.
-    centred : bool
-        Whether columns are centred; without, they are divided by their root mean square alone.
-    shares : (float, float)
-        Of the squared GDP budget, for cells, 0 where none are counted, and for moments.
+    - ``lower``, ``upper``: declared bounds of the columns, lower < upper. A column within (0, 1) is
+      taken for an indicator: v² is taken for v.
+    - ``data_norm``: norm to which rows are clipped before, about 0; None where none is declared.
+    - ``centred``: whether columns are centred, or divided by their root mean square alone.
+    - ``shares``: of the squared GDP budget, for cells, 0 where none are counted, and for moments.
     """
 
     n_rows: int
@@ -161,10 +139,7 @@ class ColumnsConfig(GaussianRun):
         return self.n_stages / STAGES * self.shares[0] + self.shares[1] + COUNT_SHARE
 
     def shared(self, mu: float) -> ColumnsConfig:
-        """Return the same run with the shares that suit a GDP budget, of rows of weight 1.
-
-        Cells are not asked for where their noise would hide what lies in any of them.
-        """
+        """Return the run with the shares for a GDP budget; no cells where noise would hide any."""
         unit = self.of_rows / (mu * max(self.n_rows, 1))
         of_cells = unit * math.sqrt(sum(self.numbers) * STAGES / CELLS_SHARE)
         of_moments = unit * MomentsSum((), (), self.numbers, self.norm).record_bound
@@ -257,11 +232,9 @@ class _Ranges(NamedTuple):
         return ends
 
     def noise(self, step: int, shape: tuple[int, ...]) -> float:
-        """Standard deviation of the noise of a release."""
         return self.plan.step(shape, step)[1].scale
 
     def update(self, noisy: np.ndarray, step: int) -> _Ranges:
-        """Take in one release."""
         state = self._replace(step=step + 1)
         if step == self.config.sampling.n_steps - 1:
             return state._replace(outside=float(noisy[0]))

@@ -16,21 +16,13 @@ ROWS = 1.5  # norm over √D, the root mean square, of standardised rows that co
 class Design:
     """Units and norms of rows.
 
-    Parameters
-    ----------
-    data_norm : float
-        Norm to which rows are clipped; `UNBOUNDED` of standardised rows.
-    unit : float
-        By which rows are divided.
-    longest : float
-        R: norm of a row with its 1, above which it counts less in Σ w z zᵀ.
-    usual : float
-        Norm of a usual row without its 1.
-    standardised : bool
-        Whether means and spreads of the columns were released before.
-    model : Additive or None
-        Of which columns are features: effects have their prior in declared units then, whatever
-        the spread of a column is.
+    - ``data_norm``: norm to which rows are clipped; `UNBOUNDED` of standardised rows.
+    - ``unit``: by which rows are divided.
+    - ``longest``: R, norm of a row with its 1, above which it counts less in Σ w z zᵀ.
+    - ``usual``: norm of a usual row without its 1.
+    - ``standardised``: whether means and spreads of the columns were released before.
+    - ``model``: of which columns are features: effects have their prior in declared units then,
+      whatever the spread of a column is.
     """
 
     data_norm: float

@@ -33,16 +33,7 @@ class Along(NamedTuple):
     ) -> tuple[np.ndarray, np.ndarray]:
         """Precision (K, D, D), and its product with the mean (K, D), of the likelihood of θ.
 
-        Parameters
-        ----------
-        H : ndarray of shape (K, D, D)
-            Slopes of n rows.
-        noise : float
-            Of scores, in a unit.
-        n : float
-            Number of rows.
-        scatter : ndarray of shape (K, D, D) or None
-            Σ s sᵀ; None is κH.
+        H are slopes (K, D, D) of n rows, noise is of scores, scatter Σ s sᵀ (K, D, D); None is κH.
         """
         g, usual = self.scores, H.mean(axis=0)
         q = self.bent(usual, noise)
@@ -80,14 +71,10 @@ class Draws(NamedTuple):
     scales: np.ndarray  # (SK, blocks)
 
     def point(self, H: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """A point θ̂, and the covariance that the logits of rows have.
+        """A point θ̂, and the covariance that the logits of rows have (docs/derivations.md).
 
-        A draw H that takes rows for hardly varying in a direction takes effects in it for large.
-        The two go together: in logits effects count as H̄^{-½} H^{½} θ, whose logits vary over
-        usual rows as much as those of θ over the rows of the draw. Laws with logits of a variance v
-        count 1/(1 + πv/8) times in their covariance, and by the root of this in their mean: so
-        much is left of the logit of a mean probability. θ̂ is that mean, so that predictions are
-        those of θ̂; its own covariance has all draws alike.
+        Draws count as H̄^{-½} H^{½} θ: one with logits of variance v counts 1/(1 + πv/8) times in
+        covariances, and by the root of this in the mean, θ̂, whose own covariance has all alike.
         """
         D, usual = H.shape[-1], H.mean(axis=0)
         weight = root(usual[None], -0.5) @ root(H, 0.5)
@@ -153,8 +140,7 @@ def drawn_factors(
 ) -> np.ndarray:
     """Draw f (K, D) where slopes are f_i f_j times those of usual columns.
 
-    f² is far below 1 where the rows that make a column vary are those of which the outcome is
-    sure. Its logarithm has Laplace's law.
+    f² is small where a column varies in rows of sure outcome; its logarithm has Laplace's law.
     """
     error = 2.0 * (t**2 + FACTORS**4 * s**2)
     off = of_slope[:, None] - FACTORS**2 * np.maximum(of_gram, 2.0 * s)[:, None]

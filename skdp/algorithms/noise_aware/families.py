@@ -2,8 +2,7 @@
 
 `Logit`: y - σ(θz), of two classes. `Softmax`: e_y - softmax(θz), of K classes. `Counts`: y less a
 rate exp θz, cut and less the mean that it has then under Poisson's law, over the most that this can
-be, which is the cut. All are 0 in expectation at the truth, whatever the row, as is that of numbers
-(`skdp.algorithms.noise_aware.numbers`).
+be, which is the cut. All are 0 in expectation at the truth, whatever the row, as for `numbers`.
 """
 
 from __future__ import annotations
@@ -31,16 +30,9 @@ def alone(chunk: LinearBatch, weights: np.ndarray) -> np.ndarray:
 
 
 class Cut(NamedTuple):
-    """What rows count: w = min(1, C/(‖z‖ m), R²/‖z‖²), m the largest score of a row.
+    """What rows count, whatever their targets: w = min(1, C/(‖z‖ m), R²/‖z‖²).
 
-    It does not depend on targets.
-
-    Parameters
-    ----------
-    clip_norm : float
-        C > 0, bound on a row's term of a score.
-    row_norm : float
-        R > 0; its square bounds a row's share of Σ w z zᵀ.
+    m is the largest score of a row, C > 0 bounds its term of a score, R² > 0 that of Σ w z zᵀ.
     """
 
     clip_norm: float
@@ -65,20 +57,10 @@ UNCUT = Cut(math.inf, math.inf)
 class Usual(NamedTuple):
     """Mean slopes and variances of the scores of usual rows, over those of z zᵀ.
 
-    Parameters
-    ----------
-    basis : ndarray of shape (K, k)
-        Orthonormal contrasts of K outputs, in which both are diagonal, or nearly so.
-    slopes, variances : ndarray of shape (k,)
-        Of the score of each contrast.
-    along : ndarray of shape (k,)
-        Slopes along θ over these.
-    weight : float
-        Mean weight of a row.
-    value : ndarray of shape (K,)
-        Mean of what a score has as its expectation, of rows of weight 1.
-    matrix : ndarray of shape (K, K)
-        Mean slope of rows of weight 1.
+    - ``basis``: orthonormal contrasts of K outputs (K, k), in which both are diagonal, or nearly.
+    - ``slopes``, ``variances``: of each contrast's score; ``along``: slopes along θ over these.
+    - ``weight``: mean weight of a row.
+    - ``value``, ``matrix``: mean expectation (K,) and slope (K, K) of rows of weight 1.
     """
 
     basis: np.ndarray
@@ -142,13 +124,7 @@ class _Slope:
 
 @dataclass(frozen=True)
 class Logit:
-    """Two classes by one logit.
-
-    Parameters
-    ----------
-    likelihood : Likelihood
-        Its residuals are in [-1, 1].
-    """
+    """Two classes by one logit, of a ``likelihood`` whose residuals are in [-1, 1]."""
 
     likelihood: Likelihood
     extra: ClassVar[int] = 0  # numbers that are released beside a score
@@ -236,13 +212,7 @@ class ContrastGrams(GramSum):
 
 @dataclass(frozen=True)
 class Softmax:
-    """K > 2 classes by as many logits, whose sum is 0.
-
-    Parameters
-    ----------
-    likelihood : Categorical
-        Its residuals have a norm below √2.
-    """
+    """K > 2 classes by as many logits, whose sum is 0; residuals have a norm below √2."""
 
     likelihood: Any
     extra: ClassVar[int] = 0
@@ -292,13 +262,7 @@ class Softmax:
 
 @dataclass(frozen=True)
 class Counts:
-    """Counts with a rate exp θz.
-
-    Parameters
-    ----------
-    likelihood : Poisson
-        Its scores are cut at the scale of the residuals of the largest count.
-    """
+    """Counts with a rate exp θz; scores are cut at the scale of the largest count's residuals."""
 
     likelihood: Any
     extra: ClassVar[int] = 0

@@ -8,11 +8,11 @@ and w = min(1, C/(‖z‖ m), R²/‖z‖²), a run releases
     g̃_t = Σ w s(θ_t) z + noise              T times                     bound C
     H̃   = -Σ w s'(θ_T) z zᵀ + noise         once, at the last θ_t       `families`
 
-Rows are not changed: w scales scores, by nothing that depends on y, so that the expected score is
-0 at the truth whatever C is, if the model holds; on other rows the root moves, by up to some
-standard errors where tails are heavy. H is the derivative of the expected score; of K classes it is
-released along K - 1 contrasts. With exposures, their magnitudes are counted before; a robust run
-releases Σ w² s² z zᵀ at the last θ_t too.
+Rows are not changed: w scales scores, by nothing that depends on y, so that the expected score is 0
+at the truth whatever C is, if the model holds; on other rows the root moves, by up to some standard
+errors where tails are heavy. H is the derivative of the expected score; of K classes it is released
+along K - 1 contrasts. With exposures, their magnitudes are counted before; a robust run releases
+Σ w² s² z zᵀ at the last θ_t too.
 
 Where the run goes is in `skdp.algorithms.noise_aware.steps`, the posterior in
 `skdp.algorithms.noise_aware.posterior`: both are functions of what was released.
@@ -63,32 +63,15 @@ CHAINS, FEW_CHAINS = 16, 2  # draws, fewer of more than `MANY` columns
 class GLMConfig(GaussianRun):
     """Public facts of a run on standardised rows.
 
-    Parameters
-    ----------
-    family : Logit, Softmax, Counts or Line
-        What scores are of.
-    n_rows, n_features : int
-        Public numbers of rows and of columns.
-    fit_intercept : bool
-        Whether each row has a 1 appended.
-    clip_norm : float
-        C > 0.
-    n_steps : int
-        T ≥ 1.
-    prior_scale : float or None
-        Standard deviation of a normal prior of each standardised effect; None learns τ.
-    prior_blocks : tuple of int or None
-        Block of each column; those of one share a τ.
-    covariance : {"full", "diag"}
-        Of what is returned.
-    residual_clip : float or None
-        c of numbers in all steps, in units in which they are; None follows the scale of residuals.
-    exposed : bool
-        Whether logits have offsets, whose magnitudes are released first.
-    robust : bool
-        Whether the scatter of the scores is released, of one output alone.
-    design : Design
-        Units and norms of rows.
+    - ``family``: what scores are of.
+    - ``clip_norm``, ``n_steps``: C > 0, T ≥ 1.
+    - ``prior_scale``: deviation of a normal prior of each standardised effect; None learns τ.
+    - ``prior_blocks``: block of each column; those of one share a τ.
+    - ``covariance``: "full" or "diag", of what is returned.
+    - ``residual_clip``: c of numbers in all steps, in their units; None follows residuals' scale.
+    - ``exposed``: whether logits have offsets, whose magnitudes are released first.
+    - ``robust``: whether the scatter of the scores is released, of one output alone.
+    - ``design``: units and norms of rows.
     """
 
     family: Logit | Softmax | Counts | Line
@@ -229,7 +212,6 @@ class GLMConfig(GaussianRun):
 
     @property
     def _sums(self) -> list[Any]:
-        """What each release sums over rows."""
         score = of_weights(self.family.scores(self.cut), self.weight_bound)
         of: dict[str, Any] = {
             "offset": of_weights(MagnitudeSum(of_offset=True), self.weight_bound),

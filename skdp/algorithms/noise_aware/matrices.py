@@ -1,10 +1,8 @@
-"""What a noisy symmetric matrix tells of the positive one behind it.
+"""What a noisy symmetric matrix tells of the positive one behind it (docs/derivations.md).
 
 A released matrix is M = A + s W, W with independent normal entries of variance 1 beside the
-diagonal and 2 on it: a law that rotations leave alone. So is the prior here: axes of A are
-uniform, and the logarithms of its eigenvalues normal, their mean and spread from the trace and the
-norm of M less its noise, with a left tail no steeper than λ^⅕, because columns that nearly
-determine each other are common.
+diagonal and 2 on it. Axes of A are uniform, the logarithms of its eigenvalues normal, with a left
+tail no steeper than λ^⅕, because columns that nearly determine each other are common.
 """
 
 from __future__ import annotations
@@ -75,25 +73,10 @@ def log_prior(x: np.ndarray, mean: Any, spread: Any) -> np.ndarray:
 
 
 def draws(M: np.ndarray, s: float, n_draws: int, generator: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Draw positive matrices given M, by a Gibbs sampler over planes and eigenvalues.
+    """Draw positive matrices given M (D, D), by a Gibbs sampler over planes and eigenvalues.
 
-    Parameters
-    ----------
-    M : ndarray of shape (D, D)
-        The noisy matrix.
-    s : float
-        Standard deviation of its noise beside the diagonal.
-    n_draws : int
-        Chains, of which the last state is a draw.
-    generator : numpy.random.Generator
-        Source of randomness.
-
-    Returns
-    -------
-    axes : ndarray of shape (n_draws, D, D)
-        In columns.
-    values : ndarray of shape (n_draws, D)
-        Eigenvalues > 0.
+    s is the deviation of the noise of M beside the diagonal. Of each of ``n_draws`` chains the last
+    state is a draw: axes (n_draws, D, D), in columns, and eigenvalues (n_draws, D) > 0.
     """
     D, s = len(M), max(s, 1e-9)
     found, Q = np.linalg.eigh(M)
@@ -121,8 +104,7 @@ def _swept(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Rotate all planes, of many columns those within two blocks at a time.
 
-    Rows of axes are in coordinates in which M is diagonal. Returns them, and the diagonal of M in
-    these axes.
+    Returns axes, with rows in coordinates in which M is diagonal, and the diagonal of M in them.
     """
     K, D = values.shape
     if D <= MANY:

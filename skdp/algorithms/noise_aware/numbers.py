@@ -1,7 +1,6 @@
 """Scores of numbers, for `skdp.algorithms.noise_aware.glm`.
 
-ψ = (y - θz)/c cut to [-1, 1], with ψ² - ⅙ beside it, from which the scale of residuals and the next
-c follow.
+ψ = (y - θz)/c cut to [-1, 1], with ψ² - ⅙ beside it, which gives residuals' scale and the next c.
 """
 
 from __future__ import annotations
@@ -33,13 +32,10 @@ def _residuals(theta: np.ndarray, chunk: LinearBatch, product: Product) -> np.nd
 
 @dataclass(frozen=True)
 class WeightedResiduals(RowSum):
-    """Σ (w ψ z, a(ψ² - ⅙)) for (θ, c) in one row.
+    """Σ (w ψ z, a(ψ² - ⅙)) for (θ, c) in one row, a = C/2.
 
-    Parameters
-    ----------
-    cut : Cut
-        Of C, and a = C/2: the last number adds 8 % to the bound. ⅙ is about what ψ² is on average
-        at the c that is aimed at, so that all of a person's terms nearly cancel.
+    The last number adds 8 % to the bound. ⅙ is about what ψ² is on average at the c that is aimed
+    at, so that all of a person's terms nearly cancel.
     """
 
     cut: Cut
@@ -113,15 +109,10 @@ class InsideGram(GramSum):
 
 @dataclass(frozen=True)
 class Line:
-    """Numbers in [-1, 1], with normal residuals of a scale that is learned.
+    """Numbers in [-1, 1], or any if not ``bounded``, with normal residuals of a learned scale.
 
     Scores and slopes are in units in which the slope of Σ w ψ z is Σ w z zᵀ: c/p times what was
     released, p the share of residuals that are not cut.
-
-    Parameters
-    ----------
-    bounded : bool
-        Whether targets are cut to [-1, 1]; else they may be anything.
     """
 
     bounded: bool = True

@@ -4,18 +4,11 @@ Of a drawn slope H, each g̃_t moved to the last θ_T by it is a measurement
 
     g̃_t + H(θ_t - θ_T) = H(θ - θ_T) + (sampling of the scores, variance κH) + noise,
 
-of which the sampling is one for all, and κ is 1 for classes. A step that went far counts for less,
-because slopes change on the way. Slopes are drawn: G by `matrices.draws`, a factor f of each column
-by `drawn_factors`, and H = c B(1 + X)Bᵀ, B Bᵀ = f G f, with X symmetric, its size learned from both
-matrices, its entries given H̃ normal. The prior of θ is that of `skdp.algorithms.noise_aware.prior`;
-where the noise hides how far a column spreads, its spread is drawn too, and the prior is of the
-effect times it. Given slopes all of it is a Gibbs sampler, whose draws make the mean, what
-predictions are averaged over (`Draws.point`) and the covariance (`Draws.about`). Contrasts of
-several outputs are independent, given what was released of the rows.
-
-*Without standardised columns* predictions take columns to spread alike; the covariance does not.
-
-*Robust* posteriors have a draw of Σ s sᵀ in the place of κH: the covariance is then the sandwich.
+of which the sampling is one for all, and κ is 1 for classes; a step that went far counts for less.
+Draws of slopes, the prior, the Gibbs sampler given slopes, and what becomes of its draws are in
+docs/method.md §4.3–4.6; contrasts of several outputs are independent, given what was released of
+the rows. *Without standardised columns* predictions take columns to spread alike; the covariance
+does not. *Robust* posteriors have a draw of Σ s sᵀ in the place of κH: the sandwich.
 """
 
 from __future__ import annotations
@@ -89,7 +82,6 @@ class Posterior:
         return replace(q, short_rows=self._short(), n_found=self._told())
 
     def _law(self, own: Along) -> Law:
-        """Draw θ along a contrast."""
         config, unit = self.config, self.state.scales[-1] if self.config.family.extra else 1.0
         given = config.prior_scale and config.prior_scale / unit
         H, slope = self._slopes(own)
@@ -261,10 +253,7 @@ class Posterior:
         return own._replace(of_normal=bent), H + change * Hu[:, :, None] * Hu[:, None, :]
 
     def _scatter(self, own: Along, H: np.ndarray) -> np.ndarray:
-        """Draws of Σ s sᵀ (K, D, D), of scores as they were measured.
-
-        In units of what the model says of it, below which none is where the noise hides it.
-        """
+        """Draws of Σ s sᵀ (K, D, D) as measured; where noise hides it, no less than the model's."""
         assert self.state.scatter is not None
         usual, unit = own.sampling * H.mean(axis=0), self.state.units[-1] ** 2
         half, back = (root(usual[None], power)[0] for power in (0.5, -0.5))

@@ -1,14 +1,12 @@
-"""The prior of standardised effects, θ = a + b, with scales that are learned.
+"""The prior of standardised effects, θ = a + b, with scales that are learned (docs/method.md §4.5).
 
-- a_j ~ N(0, λ_j τ²/s_j²): each column by itself, s_j its spread, with λ_j so that a_j has the
-  tails of Student's t. Small effects shrink, a strong one does not.
+- a_j ~ N(0, λ_j τ²/s_j²): each column by itself, s_j its spread, with λ_j so that a_j has the tails
+  of Student's t. Small effects shrink, a strong one does not.
 - b ~ N(0, β² R^{-1}), R the slope over the mean of its diagonal, with Student's tails along its
-  axes: Zellner's g-prior, larger where columns say little that the others do not. Of columns that
-  nearly determine each other effects are large and opposite, as of the weights of an animal and of
-  its parts; a_j alone takes them for impossible.
+  axes (Zellner's g-prior): where columns nearly determine each other, effects are large and
+  opposite, which a alone takes for impossible.
 
-τ, for each block of columns, and β have half-Cauchy priors, of scales that let the logits of usual
-rows vary as much whatever the number d of columns is.
+τ, for each block, and β have half-Cauchy priors, by which logits vary as much for any number d.
 """
 
 from __future__ import annotations
@@ -36,20 +34,11 @@ _BETAS = np.exp(np.linspace(math.log(0.005), math.log(5.0), 60))
 class Prior:
     """Scales of K chains, drawn anew whenever θ is.
 
-    Parameters
-    ----------
-    H : ndarray of shape (K, D, D)
-        Slopes, that of the intercept last if there is one.
-    spread : ndarray of shape (K, d)
-        Spread of each column, over the unit of effects.
-    unit : float
-        The unit of effects.
-    blocks : tuple of int or None
-        Block of each column; None is one for all.
-    scale : float or None
-        Standard deviation of normal effects; None learns all scales.
-    design : Design
-        Whose usual row the scales of priors are of; where it has a ``model``, θ = a.
+    - ``H``: slopes (K, D, D), that of the intercept last if there is one.
+    - ``spread``: of each column (K, d), over the ``unit`` of effects.
+    - ``blocks``: block of each column; None is one for all.
+    - ``scale``: standard deviation of normal effects; None learns all scales.
+    - ``design``: whose usual row the scales of priors are of; where it has a ``model``, θ = a.
     """
 
     def __init__(

@@ -28,16 +28,9 @@ if TYPE_CHECKING:
 
 
 class InUnits(NamedTuple):
-    """What a run released.
+    """What a run released: the posterior of the columns as given, and as the model saw them.
 
-    Parameters
-    ----------
-    posterior : GaussianPosterior
-        Of the columns as they were given.
-    standard : GaussianPosterior
-        The same of the columns as the model saw them.
-    columns : Columns or None
-        What was released of them; None where they were scaled by their bounds alone.
+    ``columns`` is what was released of them; None where they were scaled by their bounds alone.
     """
 
     posterior: GaussianPosterior
@@ -63,17 +56,7 @@ class Standardise:
 
 @dataclass(frozen=True, kw_only=True)
 class StandardisedConfig:
-    """Public facts of a run.
-
-    Parameters
-    ----------
-    columns : ColumnsConfig
-        Of the columns, with their bounds.
-    fit : config
-        The run that follows, on standardised columns.
-    released : bool
-        Whether moments are released; without, columns are scaled to [-1, 1] by their bounds.
-    """
+    """Public facts of a run on columns that are scaled as ``released``, or by their bounds."""
 
     columns: ColumnsConfig
     fit: Any

@@ -1,12 +1,9 @@
 """The way of a run of `skdp.algorithms.noise_aware.glm`: where each score is asked for.
 
-θ_t is where the posterior has its mean given the scores so far and one likely slope: the mean of
-draws of G, times the mean slope of the logits of usual rows, times what is learned on the way
-column by column. Scores are moved to θ_t as those of normal rows would be, or by less where they
-themselves say so. Effects have Student's tails about 0 with the likeliest scale; it starts small,
-so that a run of which the noise hides the effects stays where slopes are steep. A step that turns
-back on the last is shortened. Several outputs are looked at along orthonormal contrasts of them, in
-which the mean slope is diagonal: each is then a problem of one output.
+θ_t is the posterior's mean given the scores so far and one likely slope. Effects have Student's
+tails of the likeliest scale, which starts small: a run of which the noise hides the effects stays
+where slopes are steep. Several outputs are looked at along orthonormal contrasts, in which the mean
+slope is diagonal: each is then a problem of one output. In full: docs/method.md §4.2, §4.8.
 """
 
 from __future__ import annotations

@@ -54,18 +54,10 @@ class DiagonalSpread(NamedTuple):
 class Diagonal:
     """L = diag s: ∇_ρ = g∘η∘s − s²/τ² + 1 for ρ = log s, by noise-corrected Adam.
 
-    Parameters
-    ----------
-    prior_precision : float
-        1/τ² of the prior; 0 where the gradients are of the prior, too.
-    noise_variance : float
-        Of the noise in each coordinate of a gradient.
-    learning_rate : float
-        Of ρ, which has no units.
-    max_scale : float
-        Bound on s.
-    of_scale : bool, default=False
-        Whether ``gradient`` is g∘η∘s already (vanilla).
+    - ``prior_precision``: 1/τ² of the prior; 0 where the gradients are of the prior, too.
+    - ``noise_variance``: of the noise in each coordinate of a gradient.
+    - ``learning_rate``, ``max_scale``: of ρ, which has no units; bound on s.
+    - ``of_scale``: whether ``gradient`` is g∘η∘s already (vanilla).
     """
 
     prior_precision: float
@@ -102,7 +94,7 @@ class Diagonal:
         return spread.log_scale
 
     def posterior_spread(self, numbers: np.ndarray) -> np.ndarray:
-        """S."""
+        """s, the exponential of ρ."""
         return np.exp(numbers)
 
 
@@ -119,15 +111,8 @@ class Cholesky:
 
     whose variance vanishes where q is the posterior (Roeder, Wu & Duvenaud 2017), at O(P²) a step.
 
-    DP noise adds ν²s² to the variance of an entry of A, a Poisson batch 1/q − 1. The spectral norm
-    of such noise grows as √P, and |η|² as P, so the gain γ is their inverse.
-
-    Parameters
-    ----------
-    prior_precision, noise_variance, max_scale : float
-        As in `Diagonal`.
-    sampling_rate : float, default=1.0
-        q in (0, 1].
+    DP noise adds ν²s² to the variance of an entry of A, a Poisson batch of rate q adds 1/q − 1. The
+    spectral norm of such noise grows as √P, and |η|² as P, so the gain γ is their inverse.
     """
 
     prior_precision: float
@@ -136,7 +121,7 @@ class Cholesky:
     sampling_rate: float = 1.0
 
     def init(self, scale: float, n_parameters: int) -> np.ndarray:
-        """Scale·I."""
+        """L = scale·I."""
         return scale * np.eye(n_parameters)
 
     def times(self, spread: np.ndarray, eta: np.ndarray) -> np.ndarray:

@@ -36,18 +36,10 @@ COUNT_SHARE = 0.02  # of the squared GDP budget, on counts of records that were 
 class GaussianRun:
     """A run whose noise multipliers are one factor times public units.
 
-    Parameters
-    ----------
-    noise_multiplier : float
-        The factor ≥ 0; 0 for no noise, before it is `calibrated` or without privacy.
-    neighboring_relation : str
-        Who is a neighbour.
-    secure : bool
-        Integer sums and discrete Gaussian noise.
-    persons : PersonUnit or None
-        Public facts about persons, where these are the records; None where rows are.
-    weight_bound : float
-        W > 0: largest weight of a row.
+    - ``noise_multiplier``: the factor ≥ 0; 0 is no privacy, or not `calibrated` yet.
+    - ``secure``: integer sums and discrete Gaussian noise.
+    - ``persons``: public facts about persons, where these are the records; None where rows are.
+    - ``weight_bound``: W > 0, largest weight of a row.
     """
 
     noise_multiplier: float = 0.0
@@ -120,10 +112,7 @@ class GaussianRun:
         return dp_sgd_event(sigmas, self.sampling.rate)
 
     def calibrated(self, budget: Budget) -> Self:
-        """Return the same run with the least noise that affords a budget.
-
-        Discrete Gaussian noise needs a little more of it than Gaussian noise does.
-        """
+        """Return the run with the least noise that affords a budget: of integers a little more."""
         factor = budget.factor(self.units, self.sampling.rate)
         config = replace(self, noise_multiplier=factor)
         if not self.secure:
@@ -137,20 +126,11 @@ class GaussianRun:
 
 @dataclass(frozen=True)
 class LinearRun(GaussianRun):
-    """Public facts of a run for a linear model, whatever it does.
+    """Public facts of a run for a linear model, as in `GaussianRun`.
 
-    Parameters
-    ----------
-    likelihood : BoundedScores
-        Of the linear model, with K outputs.
-    n_rows, n_features : int
-        Public number of rows, and features of a row.
-    fit_intercept : bool
-        Whether each row gets a 1 appended; θ has shape (K, D), D = n_features + fit_intercept.
-    data_norm : float
-        Norm > 0 to which the features of each row are clipped.
-    noise_multiplier, neighboring_relation, persons, weight_bound, secure
-        As in `GaussianRun`.
+    - ``likelihood``: of the linear model, with K outputs.
+    - ``fit_intercept``: whether rows get a 1 appended; θ is (K, D), D = n_features + fit_intercept.
+    - ``data_norm``: norm > 0 to which the features of each row are clipped.
     """
 
     likelihood: BoundedScores
@@ -189,13 +169,7 @@ ONCE = Once(1)
 
 @dataclass(frozen=True, kw_only=True)
 class OneSum(GaussianRun):
-    """A run that releases one noisy sum over all rows, at no parameters.
-
-    Parameters
-    ----------
-    n_features : int
-        Number of features.
-    """
+    """A run that releases one noisy sum over all rows, at no parameters."""
 
     n_features: int
 
@@ -245,17 +219,8 @@ def far_below(
 ) -> float | None:
     """Root mean square norm of the features, if that is clearly far below their bound.
 
-    Parameters
-    ----------
-    trace : float
-        Noisy Σ‖x‖² of rows with their intercept, over the squared bound of these.
-    noise : float
-        Standard deviation of its noise.
-    config : LinearRun or GLMConfig
-        Public facts about the rows.
-    found : (float, float) or None
-        Noisy number of rows, and the standard deviation of its noise. Where the number is private,
-        it may be far from the one that was declared.
+    ``trace`` is Σ‖x‖² of rows with their intercept, over the squared bound of these, with its
+    ``noise``; ``found`` a noisy number of rows and its noise: it may be far from the declared one.
     """
     n = float(config.n_rows)
     if found is not None and not check_relation(config.neighboring_relation).n_is_public:
@@ -279,10 +244,7 @@ LOUD = 4.0  # standard deviations of noise beyond which a count is one
 
 
 def mean_logarithm(counts: np.ndarray, noise: float) -> tuple[float, float]:
-    """Mean and variance of ln e from noisy counts of e by binary exponent, as if uniform in each.
-
-    Both are 0 where all counts are dominated by noise.
-    """
+    """Mean and variance of ln e, uniform in each exponent of noisy counts; 0 if all are noise."""
     sure = np.where(counts > LOUD * noise, counts, 0.0)
     if not sure.any():
         return 0.0, 0.0
@@ -297,8 +259,7 @@ BEYOND = 0.05  # of the targets, at most, are larger than their unit
 def unit_of(counts: np.ndarray, noise: float) -> float | None:
     """Power of two that all but a few targets are below, from noisy counts by binary exponent.
 
-    Targets of one scale have two or three exponents. None where no two neighbours hold more than
-    their noise may.
+    Targets of one scale have two or three. None where no two neighbours exceed their noise.
     """
     pairs = counts[:-1] + counts[1:]
     most = int(pairs.argmax())
@@ -331,23 +292,7 @@ def run_and_count(
 ) -> tuple[S, np.ndarray]:
     """Run all releases, of which the last one is of counts that the inference has no part in.
 
-    Parameters
-    ----------
-    plan : ReleasePlan
-        Public facts of the run.
-    rows : Rows
-        The private rows.
-    inference : Inference
-        Takes in all releases but the last.
-    streams : Streams
-        Random streams of the fit.
-    progress : callable
-        Wraps the iteration over states.
-
-    Returns
-    -------
-    tuple of state and ndarray
-        The last state, and the noisy counts.
+    Returns the last state and the noisy counts; ``progress`` wraps the iteration over states.
     """
     final, none = plan.sampling.n_steps - 1, np.empty(0)
 

@@ -4,15 +4,11 @@ s ~ N(F(θ), V + ν² I), with F of `LogitRows` and V at its value at the mode: 
 is known less well than F, and adds little. θ ~ N(0, diag τ²) with `PriorScales`.
 
 Laplace's approximation by Gauss–Newton steps, one for each of several beliefs about the rows, with
-a τ each from a grid of evidence. How well it fits is measured: draws from it, weighted by the
-density they should have, lose effective size where it does not. There Hamiltonian Monte Carlo goes
-on from these very draws, with τ drawn in between given θ; short chains are enough, because they
-start where they are to end.
-
-References
-----------
-A. Kong, *A Note on Importance Sampling using Standardized Weights*, 1992 (effective size).
-R. M. Neal, *MCMC using Hamiltonian dynamics*, 2011.
+a τ each from a grid of evidence. How well it fits is measured by the effective size of draws from
+it under their weights (A. Kong, *A Note on Importance Sampling using Standardized Weights*, 1992).
+Where that is low, Hamiltonian Monte Carlo (R. M. Neal, *MCMC using Hamiltonian dynamics*, 2011)
+goes on from these very draws, with τ drawn in between; short chains do, as they start where they
+end.
 """
 
 from __future__ import annotations
@@ -70,19 +66,7 @@ class Laplace(NamedTuple):
 
 @dataclass(frozen=True)
 class Given:
-    """A statistic and what it depends on; arrays have a leading axis B of beliefs.
-
-    Parameters
-    ----------
-    rows : LogitRows
-        Beliefs about the rows.
-    statistic : ndarray of shape (B, D)
-        s.
-    variance : float
-        ν².
-    scatter : ndarray of shape (B, D, D) or None
-        V; None is that of the model.
-    """
+    """Statistics s (B, D) of B beliefs, noise variance ν²; V is the model's where it is None."""
 
     rows: LogitRows
     statistic: np.ndarray
@@ -166,20 +150,7 @@ def pooled(
 ) -> Found:
     """Pool over beliefs, with a τ each: Laplace's approximations, or chains where these are off.
 
-    Parameters
-    ----------
-    given : Given
-        The statistic, for B beliefs.
-    prior : PriorScales
-        Of θ.
-    start : ndarray of shape (B, D)
-        Near the modes.
-    scales : ndarray of shape (B, blocks)
-        τ of each.
-    stream : SecureStream
-        Of all that is drawn.
-    chains : bool
-        Whether chains are affordable.
+    ``start`` (B, D) is near the modes, ``scales`` (B, blocks) are τ; ``chains`` if affordable.
     """
     precision = prior.precision(scales)
     found = given.laplace(given.laplace(start, precision, 3).mode, precision, 2)
@@ -216,8 +187,6 @@ def _chained(
     def density_and_force(
         theta: np.ndarray, precision: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Log density, and its gradient in these coordinates."""
-
         def weigh(F: np.ndarray) -> np.ndarray:
             return times(found.weight, given.statistic - F)
 

@@ -1,15 +1,13 @@
 """What the score of a model of one logit is expected to be, near rows that are believed.
 
-A private fit must not look at the rows again for every question that an inference has about their
-curvature. If rows are N(m, S), all of its answers follow from m and S: the logit z = θ·x is normal,
-so that with u = Sθ and by Stein's identity
+A private fit must not look at the rows for every question that an inference has. If rows are N(m,
+S), all answers follow: the logit z = θ·x is normal, so that with u = Sθ and by Stein's identity
 
     E[x Ψ(z)]      = m E Ψ + u E Ψ'
     E[Ψ'(z) x xᵀ]  = E Ψ' (S + m mᵀ) + E Ψ'' (m uᵀ + u mᵀ) + E Ψ''' u uᵀ
 
 where derivatives of Ψ under the expectation are E[f(z) He_j(t)]/sʲ, t = (z − E z)/s. Rows are not
-normal. What gradients and a released slope tell against it is put into a transform T around a
-reference θ₀,
+normal. What gradients and a released slope tell against it goes into a transform T around a θ₀,
 
     F(θ) = Tᵀ F₀(θ₀ + T (θ − θ₀)),        F'(θ) = Tᵀ H₀(θ₀ + T (θ − θ₀)) T,
 
@@ -17,8 +15,7 @@ whose slope at θ₀ may be any positive definite matrix, is positive definite e
 off with F₀. A correction that is added to the slope of normal rows has neither: far from θ₀, where
 logits are large and slopes small, it takes over.
 
-Of rows of bins more is known than that: they are at points, and expectations are means over these.
-See `skdp.algorithms.parts.binned_rows`.
+Rows of bins are at points, and expectations are means over these: `parts.binned_rows`.
 
 All arrays have leading axes of beliefs about the rows, or of several θ; they broadcast.
 """
@@ -67,18 +64,10 @@ def transposed(matrix: np.ndarray) -> np.ndarray:
 class LogitRows:
     """Beliefs about the rows, and the score that is summed over them.
 
-    Parameters
-    ----------
-    n_rows : float
-        Number n of rows; other than that of the data where slopes are found to be larger.
-    score : Score
-        Of one record.
-    offset : float
-        Variance of what is added to the logits of a row, independent of it, of mean 0.
-    transform : ndarray of shape (..., D, D) or None
-        T; None is the identity.
-    reference : ndarray of shape (..., D)
-        θ₀.
+    - ``n_rows``: n; other than that of the data where slopes are found to be larger.
+    - ``score``: of one record.
+    - ``offset``: variance of what is added to the logits of a row, independent of it, of mean 0.
+    - ``transform``: T, (..., D, D); None is the identity. ``reference``: θ₀, (..., D).
     """
 
     n_rows: float
@@ -135,15 +124,15 @@ class LogitRows:
         raise NotImplementedError
 
     def _expected(self, place: Any) -> np.ndarray:
-        """N E[x Ψ(z)], (..., D)."""
+        """The sum n E[x Ψ(z)], (..., D)."""
         raise NotImplementedError
 
     def _matrix(self, place: Any, of_record: np.ndarray) -> np.ndarray:
-        """N E[f(z) x xᵀ] for f (..., q, 1) at the logits, (..., D, D)."""
+        """The sum n E[f(z) x xᵀ] for f (..., q, 1) at the logits, (..., D, D)."""
         raise NotImplementedError
 
     def _along(self, place: Any, of_record: np.ndarray, w: np.ndarray) -> np.ndarray:
-        """N E[f(z) x xᵀ] w, (..., D)."""
+        """The sum n E[f(z) x xᵀ] w, (..., D)."""
         raise NotImplementedError
 
     # --- the transform --------------------------------------------------------------------------
@@ -172,15 +161,7 @@ class _Normal(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class NormalRows(LogitRows):
-    """Rows that are N(m, S).
-
-    Parameters
-    ----------
-    mean : ndarray of shape (..., D)
-        m.
-    covariance : ndarray of shape (..., D, D)
-        S.
-    """
+    """Rows that are N(m, S), of mean (..., D) and covariance (..., D, D)."""
 
     mean: np.ndarray
     covariance: np.ndarray
@@ -203,7 +184,7 @@ class NormalRows(LogitRows):
         return self.n_rows * (c[..., :1] * self.mean + c[..., 1:] / place.deviation * place.u)
 
     def _moments(self, place: _Normal, of_record: np.ndarray) -> np.ndarray:
-        """N E f, n E f', n E f'' as (..., 3), of f (..., q, 1) at the nodes."""
+        """The sums n E f, n E f', n E f'' as (..., 3), of f (..., q, 1) at the nodes."""
         return self.n_rows * (of_record[..., 0] @ _HERMITE) / place.deviation ** np.arange(3)
 
     def _matrix(self, place: _Normal, of_record: np.ndarray) -> np.ndarray:
@@ -230,13 +211,7 @@ class _Points(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class PointRows(LogitRows):
-    """Rows that are distributed over points, as many at each.
-
-    Parameters
-    ----------
-    points : ndarray of shape (B, M, D)
-        Of each belief.
-    """
+    """Rows that are distributed over points (B, M, D) of each belief, as many at each."""
 
     points: np.ndarray
 
@@ -252,7 +227,7 @@ class PointRows(LogitRows):
         return w @ self.points[0].T if len(self) == 1 else times(self.points, w)
 
     def _sum(self, f: np.ndarray) -> np.ndarray:
-        """N E[f x] for f (..., M), (..., D)."""
+        """The sum n E[f x] for f (..., M), (..., D)."""
         points = self.points[0] if len(self) == 1 else self.points
         found = f @ points if len(self) == 1 else (f[..., None, :] @ points)[..., 0, :]
         return self.n_rows / self.points.shape[1] * found
@@ -298,20 +273,10 @@ def without_noise(
 ) -> np.ndarray:
     """A noisy matrix with its noise taken out, given what was believed of it before.
 
-    In the eigenbasis of the believed H, with eigenvalues h_i, the entries of E = H^-½(H̃ − H)H^-½
-    have noise of variance s²/(h_i h_j), and half of that beside the diagonal. Before, they are
-    N(0, σ²), with the σ that their weighted mean square shows, between bounds.
-
-    Parameters
-    ----------
-    believed : ndarray of shape (..., D, D)
-        H, positive definite.
-    released : ndarray of shape (D, D)
-        H̃.
-    scale : float
-        s; see `skdp.engine.linear_sums.GramSum`.
-    most : float
-        Upper bound of σ.
+    In the eigenbasis of the believed H (..., D, D), positive definite, with eigenvalues h_i, the
+    entries of E = H^-½(H̃ − H)H^-½ have noise of variance s²/(h_i h_j), and half of that beside the
+    diagonal; s is that of `skdp.engine.linear_sums.GramSum`. Before, they are N(0, σ²), with the σ
+    that their weighted mean square shows, up to ``most``.
     """
     vectors, root = relative_to(believed)
     outer = root[..., :, None] * root[..., None, :]

@@ -52,11 +52,7 @@ class PrivateRows(NamedTuple):
 
 
 class ModuleTrial(NamedTuple):
-    """What a trial of a module on synthetic records found.
-
-    How per-record gradients are taken, the number of trained parameters, and the memory that the
-    gradients of one more record at once take, about.
-    """
+    """Way to take per-record gradients, number of trained parameters, memory of one more record."""
 
     method: str
     n_parameters: int
@@ -66,8 +62,7 @@ class ModuleTrial(NamedTuple):
 class NetworkModel:
     """Any module, which is copied, by book-keeping or vmap; see `try_out`.
 
-    It runs on a device, or where its parameters are, in bfloat16 with mixed precision. ``dtype`` is
-    that in which it takes records.
+    It runs on a device, or where its parameters are, in bfloat16 if mixed, on ``dtype`` records.
     """
 
     max_rows = math.inf

@@ -10,12 +10,8 @@ def shrunk(matrix: np.ndarray, scale: float) -> tuple[np.ndarray, np.ndarray, np
 
     The noise has scale s on the diagonal and s/√2 beside it; its spectrum ends at ±s√(2D).
     Eigenvalues λ within are noise and become 0, those beyond become √(λ² − 2 s² D), which is the
-    best in Frobenius norm (Gavish & Donoho, *Optimal shrinkage of singular values*, 2017).
-
-    Returns
-    -------
-    matrix, eigenvectors, shares
-        The shares say how much of each eigenvalue was kept, in [0, 1].
+    best in Frobenius norm (Gavish & Donoho, *Optimal shrinkage of singular values*, 2017). Returns
+    matrix, eigenvectors and the share of each eigenvalue, in [0, 1], that was kept.
     """
     values, vectors = np.linalg.eigh((matrix + matrix.T) / 2)
     kept = np.sqrt(
@@ -33,21 +29,9 @@ def believed(
 ) -> np.ndarray:
     """Take noise out of second moments, and put what is unknown back in where a generator is given.
 
-    Eigenvalues below the noise level are believed to have the mean that the trace leaves them,
-    up to a share ``doubt``.
-
-    Parameters
-    ----------
-    block : ndarray of shape (d, d)
-        Second moments and noise.
-    average : float
-        Mean eigenvalue, which the trace tells better than any other.
-    scale : float
-        Of the noise; see `shrunk`.
-    generator : numpy.random.Generator or None
-        Of a draw from what is possible; None gives the likeliest.
-    doubt : float
-        Relative uncertainty of the eigenvalues below the noise level.
+    Eigenvalues of the block (d, d) below its noise, of the scale of `shrunk`, are believed to have
+    the mean that the trace leaves them, up to a share ``doubt``; ``average`` is the mean of all,
+    which the trace tells better than any other.
     """
     d = len(block)
     eigenvalues, bulk = np.linalg.eigvalsh(block), average

@@ -26,15 +26,7 @@ INTERVAL = (5.0, 50.0, 95.0)  # percentiles that fits report
 
 
 def log_density(log_scales: np.ndarray, scale: float) -> np.ndarray:
-    """Log density of ln τ up to a constant, for the half-normal of scale a.
-
-    Parameters
-    ----------
-    log_scales : ndarray
-        ln τ.
-    scale : float
-        a > 0.
-    """
+    """Log density of ln τ up to a constant, for the half-normal of scale a > 0."""
     return log_scales - 0.5 * np.exp(2.0 * log_scales) / scale**2
 
 
@@ -42,14 +34,7 @@ def log_density(log_scales: np.ndarray, scale: float) -> np.ndarray:
 class PriorScales:
     """Standard deviations τ_b of the coordinates of blocks, known or with a hyperprior.
 
-    Parameters
-    ----------
-    scale : float
-        a > 0; or τ itself where ``known``.
-    blocks : tuple of int
-        Block 0, 1, ... of each coordinate.
-    known : bool
-        Whether all τ_b are ``scale``.
+    ``scale`` is a > 0, or all τ_b where ``known``; ``blocks`` the block of each coordinate.
     """
 
     scale: float
@@ -67,18 +52,8 @@ class PriorScales:
     ) -> PriorScales:
         """Of a linear model whose rows have norm ≤ 1: one τ, or one per block and the intercept.
 
-        Parameters
-        ----------
-        prior_scale : float or None
-            τ > 0; None for a hyperprior, of one output.
-        shape : (int, int)
-            K logits and D columns.
-        n_features : int
-            Columns but for the intercept.
-        blocks : tuple of int or None
-            Block 0, 1, ... of each feature; None for one block.
-        hyperprior_scale : float
-            a > 0.
+        Without a ``prior_scale`` τ > 0 there is a hyperprior of scale a > 0, of one output;
+        ``shape`` is (K, D), ``blocks`` the block of each feature, or None for one.
         """
         K, D = shape
         if prior_scale is not None:

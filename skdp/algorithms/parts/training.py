@@ -60,10 +60,7 @@ class Posterior(Protocol):
 
 
 class Update:
-    """An update rule: pure functions of a state and a released sum.
-
-    A state has the parameters ``theta``, and counts its steps in ``n_steps``.
-    """
+    """An update rule: pure functions of a state (``theta``, ``n_steps``) and a released sum."""
 
     def init(self, theta: Tensor, kept: Any = None) -> Any:
         """Start at given parameters, with what an earlier run kept."""
@@ -115,32 +112,17 @@ def perceptron_size(sizes: Sequence[int]) -> int:
 class NetworkRun:
     """Public facts of a training; built without a row in sight, and all its event depends on.
 
-    Parameters
-    ----------
-    n_rows : int
-        N: public number of rows, which with the rate gives the divisor B = qN of a sum. Of persons,
-        how many there are times how many rows each has, both as declared.
-    n_steps : int
-        T ≥ 1: number of noisy sums.
-    sampling_rate : float
-        q in (0, 1]; 1 is the full batch.
-    clip_norm : float
-        C > 0: norm to which each row's gradient is clipped; infinite for none, and no privacy.
-    clipping : {"flat", "automatic"}
-        How gradients are clipped; see `NetworkBoundedSum`.
-    physical_batch_size : int or None
-        Records worked on at once.
-    neighboring_relation : str
-        Who is a neighbour.
-    layer_sizes : tuple of int or None
-        Features, neurons and outputs of our own perceptron; None for a module.
-    persons : PersonUnit or None
-        Public facts about persons, where these are the records: the sum of a person's clipped
-        gradients is clipped to c·C, and it is persons who are sampled. None where rows are.
-    weight_bound : float
-        Largest weight > 0 that a row may have, by which its clipped gradient is multiplied.
-    secure : bool
-        Integer sums and discrete Gaussian noise, of our own perceptron.
+    - ``n_rows``: N, public number of rows, which with the rate gives the divisor B = qN of a sum.
+      Of persons, how many there are times how many rows each has, both as declared.
+    - ``n_steps``, ``sampling_rate``: T ≥ 1 noisy sums; q in (0, 1], 1 for the full batch.
+    - ``clip_norm``: C > 0, norm to which rows' gradients are clipped; infinite for no privacy.
+    - ``clipping``: "flat" or "automatic"; see `NetworkBoundedSum`.
+    - ``physical_batch_size``: records worked on at once.
+    - ``layer_sizes``: features, neurons and outputs of our own perceptron; None for a module.
+    - ``persons``: public facts about persons, where these are the records: the sum of a person's
+      clipped gradients is clipped to c·C, and it is persons who are sampled.
+    - ``weight_bound``: largest weight > 0 of a row, by which its clipped gradient is multiplied.
+    - ``secure``: integer sums and discrete Gaussian noise, of our own perceptron.
     """
 
     n_rows: int
@@ -283,8 +265,8 @@ class NetworkRun:
         ``starts`` says where those of a person begin, if persons are the records. Streams
         "sampling", "noise" and "dropout" are used; ``progress`` wraps the iteration over states.
         ``watch`` sees the number of steps and what the run would leave now, some 20 times and at
-        the end, and must not look at private rows. ``kept`` is what an earlier run left for one
-        that goes on from it.
+        the end, and must not look at private rows. ``kept`` is what an earlier run left to go on
+        from.
         """
         algorithm, every = self.algorithm, max(1, self.n_steps // _LOOKS)
         state = algorithm.init(model.start, kept)
@@ -356,7 +338,6 @@ class LateSums:
 
 
 def _wrapped(model: Model, records: tuple[np.ndarray, ...]) -> Rows:
-    """Wrap private rows, with what stands beside them."""
     beside = (getattr(records, name, None) for name in ("starts", "weights"))
     return model.records(PrivateRows(*records[:2], *beside))
 
@@ -369,8 +350,7 @@ def _draw_masks(streams: Streams) -> None:
 def _masks(streams: Streams) -> Iterator[None]:
     """Draw what a network draws under a key of the fit's own; torch's generator is put back.
 
-    Masks of dropout, and noise on a record's gradient before it is clipped: the promise rests on
-    neither.
+    Masks of dropout, and noise on gradients before they are clipped: the promise rests on neither.
     """
     with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
         _draw_masks(streams)

@@ -41,10 +41,10 @@ def curvature_draws(
     """Draw what the eigenvalues of H may be, given noisy ones: (n_draws, P).
 
     They are taken to be log-normal, with normal noise of a scale: a noisy eigenvalue below zero
-    says that there is little curvature, not that it is absent. Their level is log-normal around
-    its usual value, and their mean tells of it with noise of scale ``of_mean``. How far they are
-    spread is one of `_SPREADS`, each as likely as it makes the noisy ones: where some are far above
-    the mean, the hidden ones are far below it.
+    says that there is little curvature, not that it is absent. Their level is log-normal around its
+    usual value, and their mean tells of it with noise of scale ``of_mean``. How far they are spread
+    is one of `_SPREADS`, each as likely as it makes the noisy ones: where some are far above the
+    mean, hidden ones are far below.
     """
     u = stream.generator.random((_N_DRAWS, len(values) + 2))
     mean = np.array([values.mean()])

@@ -20,9 +20,9 @@ def learned_clip(counts: np.ndarray, noise: float, n_rows: int) -> float:
 
     It is the edge after the last cell that is not empty for sure. Of a lone one far above the
     others twice as much is asked, as one of many cells may have much noise. Clipped fits have
-    longer gradients than others; so a clip that is not raised gets one edge more. A cell that could
-    hide many records behind the noise may not be empty: then the clip is up to twice that, and
-    where most could hide it stays as it was.
+    longer gradients than others; so a clip that is not raised gets one edge more. A cell whose
+    noise could hide many records may not be empty: then the clip is up to twice that, and where
+    most could hide it stays.
     """
     hidden = LOUD * noise / n_rows
     if hidden > MOST_HIDDEN:

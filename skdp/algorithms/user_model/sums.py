@@ -54,7 +54,6 @@ class _ModelSum(BoundedSum):
         return self
 
     def __call__(self, theta: Tensor, batch: NetworkBatch) -> Tensor:
-        """Return the sum for θ and C, (n_parameters + 1,)."""
         theta, clip_norm = theta[:-1], float(theta[-1])
         total = torch.zeros(self._shape(len(theta)), dtype=torch.float64)
         for gradients in self._records(theta, clip_norm, batch):
@@ -123,16 +122,10 @@ def _runs(starts: np.ndarray, n_parameters: int) -> Iterator[np.ndarray]:
 
 @dataclass(frozen=True)
 class ModelClippedSum(_ModelSum):
-    """Sum over records of ĝ, of ĝĝᵀ (packed), or of ĝ∘ĝ, for ĝ = g/C clipped to a norm.
+    """Sum over records of ĝ, of ĝĝᵀ (packed), or of ĝ∘ĝ, for ĝ = g/C clipped to norm b > 0.
 
-    Parameters
-    ----------
-    model : UserModel
-        Whose gradients g are summed.
-    kind : {"gradient", "outer", "squares"}
-        The three sums: one record's share has norm ≤ b, = ‖ĝ‖² ≤ b², ≤ ‖ĝ‖² ≤ b².
-    bound : float
-        b > 0: norm to which g/C is clipped; infinite for none.
+    One record's share of a sum of ``kind`` "gradient", "outer" or "squares" has norm ≤ b, = ‖ĝ‖² ≤
+    b², ≤ ‖ĝ‖² ≤ b². An infinite b clips nothing.
     """
 
     kind: str = GRADIENT
