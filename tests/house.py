@@ -21,7 +21,7 @@ NOISE_AWARE = ("algorithms/noise_aware", "algorithms/parts")
 # figure: (limit, goal)
 BUDGET = {
     "lines of code": (30_900, 21_000),
-    "lines of docstrings": (14_100, 13_500),
+    "lines of docstrings": (13_500, 13_500),
     "lines of tests": (51_350, 42_000),
     "lines of code, noise-aware": (2_920, 1_700),
     "modules of more than 400 lines": (0, 0),
