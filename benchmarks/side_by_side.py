@@ -563,6 +563,25 @@ def when(part, peers=PEERS):
     return text + (f" Not installed, and left out: {listed(gone)}." if gone else "")
 
 
+def of_one_code(parts, names):
+    """Say of which code and of what machine all figures are, or that these differ."""
+    found = {(parts[name].get("code"), parts[name].get("machine")) for name in names}
+    if len(found) > 1 or None in (one := min(found)):
+        return "**Not all figures are of one code and one machine.**"
+    return f"All figures are of the same code, {one[0]} (as on that page), on {one[1]}."
+
+
+def machine():
+    """Describe the processor and the memory."""
+    cpus, memory = Path("/proc/cpuinfo"), Path("/proc/meminfo")
+    found = re.search(r"model name\s*: (.*)", cpus.read_text()) if cpus.exists() else None
+    name = found[1] if found else platform.machine()
+    text = f"{os.cpu_count()} cores of {name}"
+    if memory.exists():
+        text += f" with {int(memory.read_text().split()[1]) / 2**20:.0f} GiB of memory"
+    return text
+
+
 def prose(text):
     """A paragraph, wrapped."""
     yield from wrap(
@@ -1236,7 +1255,7 @@ def page(parts):
         import on the scikit-learn of today. All of it took {minutes:.0f} minutes. Splits and
         simulated data have seeds, private fits have none: another run differs by about the standard
         errors. The figures of every repetition are in `docs/benchmarks.json`. Whether privacy
-        claims hold is on another page, [evidence](evidence.md).""")
+        claims hold is on another page, [evidence](evidence.md). {of_one_code(parts, there)}""")
     for name in there:
         yield from SECTIONS[name](parts[name])
 
@@ -1396,6 +1415,9 @@ def main():
         what, folder, n_rows = options.memory_of
         print(json.dumps(memory_of(what, folder, int(n_rows))))
         return
+    sys.path.insert(0, str(ROOT / "tests"))
+    from mutants.run import code_hash
+
     for name in options.parts or PARTS:
         if name == "page":
             continue
@@ -1405,6 +1427,8 @@ def main():
             "date": str(date.today()),
             "packages": packages(diffprivlib("versions")),
             "cores": os.cpu_count(),
+            "machine": machine(),
+            "code": code_hash(),
             "minutes": (time.perf_counter() - start) / 60,
         }
         parts = json.loads(FIGURES.read_text(encoding="utf-8")) if FIGURES.exists() else {}
