@@ -111,6 +111,7 @@ class NoiseAwareConfig(LinearRun):
     robust: bool = False
     # Features of each bin, where these are functions of the bins of columns, and which of the
     # columns the last tables are of, two each.
+    noise_aware: ClassVar[bool] = True
     tables: ClassVar[tuple[np.ndarray, ...]] = ()
     pairs: ClassVar[tuple[tuple[int, int], ...]] = ()
 

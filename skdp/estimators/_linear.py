@@ -10,7 +10,7 @@ import numpy as np
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from skdp.algorithms import dp_vi, gaussian_vi, noise_aware_glm
+from skdp.algorithms import dp_vi, gaussian_vi
 from skdp.algorithms.noise_aware.glm import GLMConfig
 from skdp.estimators._bounds import (
     DPVI,
@@ -221,7 +221,7 @@ class NormalPosterior(LinearFit):
         self.sampling_rate_ = config.sampling.rate
 
     def _doubted(self, plan: FitPlan, released: Any) -> tuple[str, ...]:
-        if isinstance(plan.config, GLMConfig | noise_aware_glm.NoiseAwareConfig):
+        if getattr(plan.config, "noise_aware", False):
             return of_posterior(plan, released, float(np.max(self.prior_scale_)))
         if isinstance(plan.config, dp_vi.DPVIConfig):
             return of_noise(plan.config.noise_share, "fewer features", NOISE_OF_LINES)

@@ -10,7 +10,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from skdp.base import PrivateEstimator, PublicFacts, Records
-from skdp.fitting.checkpoint import EVERY
+from skdp.fitting.types import EVERY
 from skdp.fitting.validate import expected, in_range, is_real
 
 _Class = TypeVar("_Class", bound=type)

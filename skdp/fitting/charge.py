@@ -15,15 +15,16 @@ from sklearn.utils import check_random_state
 
 from skdp._version import __version__
 from skdp.engine.precision import strict
-from skdp.fitting.checkpoint import EVERY, PLACES, Checkpoint
 from skdp.fitting.plan import Config, FitPlan, PublicFacts
 from skdp.fitting.streams import Streams, seed_material
+from skdp.fitting.types import EVERY, PLACES
 from skdp.fitting.validate import expected
 from skdp.fitting.warnings import FitWarning, PrivacyWarning
 from skdp.rows.bounds import row_norm
 from skdp.rows.parts import part_read
 
 if TYPE_CHECKING:
+    from skdp.fitting.checkpoint import Checkpoint
     from skdp.privacy.budget import Budget
     from skdp.privacy.report import PrivacyReport
 
@@ -137,6 +138,8 @@ def attempt(estimator: Any) -> Iterator[Checkpoint | None]:
                 raise expected(f"{EVERY} without checkpoint", "nothing would be kept", every=every)
             yield None
             return
+        from skdp.fitting.checkpoint import Checkpoint
+
         checkpoint, ended = Checkpoint(path, every, estimator.get_params()), False
         try:
             yield checkpoint

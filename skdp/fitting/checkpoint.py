@@ -40,11 +40,10 @@ from skdp.fitting.object_kinds import Mac
 from skdp.fitting.object_mac import described
 from skdp.fitting.run_streams import RunStreams, fcntl
 from skdp.fitting.streams import Streams, hashed
+from skdp.fitting.types import PLACES
 from skdp.fitting.validate import expected, integer
 
-FORMAT, EVERY = 1, 50
-
-PLACES = ("checkpoint", "every")  # parameters that say where, and nothing of the run
+FORMAT = 1
 
 _SHARED = "what several of them share"
 

@@ -1,4 +1,4 @@
-"""Types of what users hand over, and of estimators as far as skdp knows them."""
+"""Types of what users hand over, of estimators as far as skdp knows them, and of checkpoints."""
 
 from __future__ import annotations
 
@@ -20,6 +20,10 @@ Label: TypeAlias = str | float | np.generic  # of one class
 Params: TypeAlias = dict[str, Any]  # arguments by name, as `get_params` returns them
 
 Json: TypeAlias = "Mapping[str, Json] | Sequence[Json] | str | float | None"
+
+
+EVERY = 50  # steps from one checkpoint to the next
+PLACES = ("checkpoint", "every")  # parameters that say where one is, and nothing of the run
 
 
 class Estimator(Protocol):

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from skdp.algorithms.noise_aware.columns import UNBOUNDED
-from skdp.models.additive import Additive
 from skdp.rows.records import row_bound
+
+if TYPE_CHECKING:
+    from skdp.models.additive import Additive
 
 ROWS = 1.5  # norm over √D, the root mean square, of standardised rows that count less
 
