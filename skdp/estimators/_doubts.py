@@ -54,9 +54,9 @@ BOUNDS_GIVEN = "Give bounds=, a pair for all columns or by column name."
 SCALED_BEFORE = "Put BoundedScaler(lower, upper) before, by column name."
 
 _LOST = (
-    "At this budget no coefficient is distinguishable from 0, so that predictions are hardly "
-    "better than a constant, or worse where its level is uncertain too. More rows, a larger "
-    "epsilon, or tighter bounds of rows and targets may show more."
+    "At this budget no coefficient is distinguishable from 0: predictions may be hardly better "
+    "than a constant, which a private report tells, or worse where its level is uncertain too. "
+    "More rows, a larger epsilon, or tighter bounds of rows and targets may show more."
 )
 
 _BEYOND = (

@@ -11,7 +11,7 @@ import numpy as np
 from skdp.evaluation.base_report import EvaluationReport
 from skdp.evaluation.estimates import Estimate, fieller, mean, ratio
 
-_MOST_IN_MIDDLE, _MOST_AT_ENDS = 0.5, 0.05
+_MOST_IN_MIDDLE, _MOST_AT_ENDS = 0.5, 0.01
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -70,7 +70,7 @@ class RegressionReport(EvaluationReport):
         if of_middle > _MOST_IN_MIDDLE:
             said = "too wide: more than half of all residuals are in the two bins next to 0"
         elif of_ends > _MOST_AT_ENDS:
-            said = "too narrow: more than a twentieth of all residuals are in the bins at its ends"
+            said = "too narrow: more than a hundredth of all residuals are in the bins at its ends"
         else:
             return ""
         return (
