@@ -102,7 +102,7 @@ class ModelConfig(GaussianRun):
     - ``n_rows``: public number of rows, n ≥ 1; of persons, as declared.
     - ``initial_mean``, ``initial_scale``: the start is N(initial_mean, s_0² I), s_0 > 0.
     - ``n_steps``: T ≥ 1 noisy sums of gradients.
-    - ``n_curvature_steps``: number ≥ 0 of noisy sums of outer products among these; with 0 the
+    - ``n_curvature_steps``: number ≥ 0 of noisy sums of outer products, beside these; with 0 the
       posterior does not account for the noise.
     - ``sampling_rate``: q in (0, 1]; 1 is the full batch.
     - ``clip_norm``: C > 0 at first, to which a record's gradient is clipped, c·C for a person;
@@ -110,7 +110,7 @@ class ModelConfig(GaussianRun):
     - ``given_learning_rate``: step size of m, in the units of θ, or None for the default.
     - ``data_norm``: norm > 0 to which rows are clipped; None leaves them as they are.
     - ``n_clip_steps``, ``n_check_steps``: numbers ≥ 0 of noisy histograms of lengths from which C
-      is learned, and of those of them in the last steps.
+      is learned, and of others, in the last steps, that check it.
     - ``n_person_steps``: number ≥ 0 of noisy sums of squared lengths of persons' gradients, after
       the walk.
     """
