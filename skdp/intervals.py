@@ -145,7 +145,10 @@ def gaussian_epsilon(mu: I, delta: Fraction) -> Decimal:
 
 
 def logistic(eta: Fraction) -> I:
-    """μ² for which logistic laws η apart are no easier to tell than N(0, 1) and N(μ, 1) (§4)."""
+    """μ² for which telling logistic laws η apart is no easier than N(0, 1) from N(μ, 1).
+
+    μ/2 = −Φ⁻¹(1/(1 + e^(η/2))): docs/privacy.md §4.
+    """
     half = I(least(lambda x: normal(I(x))[1].hi, (1 / (1 + I(eta / 2).exp())).lo))
     return half * half * 4
 
@@ -237,7 +240,11 @@ class Losses(NamedTuple):
     infinite: int
 
     def plus(self, other: "Losses", dust: int) -> "Losses":
-        """Losses of both, by products of long numbers; ``dust`` at the ends counts as more loss."""
+        """Losses of both together; ``dust`` may be cut off, to a larger loss, at either end.
+
+        Probabilities are the coefficients of polynomials in 10^size, long numbers, whose product
+        ``decimal`` finds exactly.
+        """
         digits, size = self.grid.digits, 2 * self.grid.digits + 2
         if max(sum(self.masses), sum(other.masses)) > 9 * 10**digits:
             raise ArithmeticError("probabilities add up to more than 9")

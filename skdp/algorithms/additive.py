@@ -127,7 +127,10 @@ def of_codes(
     model: Additive,
     mu: float,
 ) -> Config:
-    """Return the run on codes, with its noise; ``mu`` > 0 is the GDP budget of a record."""
+    """Return the config of the same run on codes: its releases and their noise stay.
+
+    ``mu`` > 0 is the GDP budget of a record that comes or goes.
+    """
     plain: dict[str, Any] = {f.name: getattr(config, f.name) for f in fields(config) if f.init}
     plain |= {"model": model, "n_features": model.size}
     order = list(dict.fromkeys(model.blocks))
@@ -159,7 +162,8 @@ def of_one_logit(
 ) -> NoiseAwareConfig:
     """Return the run of one logit in whose inference rows are points of bins.
 
-    ``mu`` > 0 is of a record that comes or goes, T ≥ 1; ``robust`` releases the scores' scatter.
+    ``mu`` > 0 is the GDP budget of a record that comes or goes, and there are ``n_steps`` ≥ 1
+    noisy gradients; ``robust`` is whether the scatter of the scores is released.
     """
     n, D = config.n_rows, config.n_columns
     mu /= config.weight_bound  # the noise is for a row of that weight
@@ -182,5 +186,8 @@ def of_one_logit(
 
 
 def most_features(n_rows: int, mu: float, share: float) -> float:
-    """Most features of which, and of the 1, second moments at a share of μ² tell enough."""
+    """Number of features, beside the intercept's 1, up to which second moments tell enough.
+
+    They take a share of the squared GDP budget.
+    """
     return share * (DROWNED * n_rows * mu) ** 2 / 2.0 - 1.0

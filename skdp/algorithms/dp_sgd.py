@@ -48,9 +48,11 @@ _SNAPSHOTS = 64  # of the tail of the path, at most: neighbouring iterates hardl
 class DPSGDConfig(NetworkRun):
     """Public facts of a run, as in `NetworkRun`, and of its rule: all that the event depends on.
 
-    - ``learning_rate``, ``learning_rate_schedule``: step size > 0, and its `skdp.schedules`.
+    - ``learning_rate``: step size > 0 of the rule.
+    - ``learning_rate_schedule``: how it goes on; see `skdp.schedules.schedule`.
     - ``noise_multiplier``: σ ≥ 0; 0 is no privacy, or not `calibrated` yet.
-    - ``optimizer``: a callable makes a torch optimiser of a list of parameters, as its class.
+    - ``optimizer``: "adam", "sgd", or a callable that makes a torch optimiser from a list of
+      parameters, as its class does.
     - ``averaging``: share of the run, at its end, whose iterates are averaged; 0 keeps the last.
     """
 

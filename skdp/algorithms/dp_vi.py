@@ -68,12 +68,13 @@ _MAX_LOG_ODDS = 1e4
 
 @dataclass(frozen=True)
 class DPVIConfig(LinearRun):
-    """Public facts of a run, as in `LinearRun`, and of q: all that the event depends on.
+    """Public facts of a run, as in `LinearRun`: all that the event depends on.
 
     - ``n_steps``, ``sampling_rate``, ``clip_norm``: T ≥ 1 noisy sums, q in (0, 1], C > 0;
       ``secure`` is for full batches alone.
     - ``prior_scale``, ``initial_scale``: τ > 0 of the prior N(0, τ² I), s_0 > 0 of the start.
-    - ``given_learning_rate``: first step size, in units of θ; None for the default.
+    - ``given_learning_rate``: first step size, in units of θ; None for the default. See
+      `VariationalUpdate.decay` for the later ones.
     - ``covariance``: whether L is diagonal or lower triangular.
     - ``gradient``: what is clipped and released; "vanilla" is for diagonal L alone.
     """
@@ -222,7 +223,10 @@ def default_steps(n_rows: int, n_columns: int, *, private: bool) -> int:
 
 
 def default_clip_norm(gradient_bound: float, *, private: bool) -> float:
-    """Half the bound that rows put on gradients: half the noise, some bias; all without privacy."""
+    """Half the bound that the rows put on a gradient anyway: half the noise, for a small bias.
+
+    Without noise there is nothing to gain, and the bound itself clips nothing.
+    """
     return gradient_bound / 2 if private else gradient_bound
 
 
@@ -239,7 +243,10 @@ def default_initial_scale(n_rows: int, n_columns: int, bound: float, prior_scale
 def default_learning_rate(
     n_rows: int, n_parameters: int, bound: float, noise_scale: float
 ) -> float:
-    """Step size from n·R over the norm of the noise in a gradient: under noise walks are short."""
+    """Step size from the public ratio of n·R to the norm of the noise in one gradient.
+
+    Where the noise dominates the gradient, the walk must be short.
+    """
     if noise_scale == 0.0:
         return 0.1 / bound
     snr = n_rows * bound / (noise_scale * math.sqrt(n_parameters))

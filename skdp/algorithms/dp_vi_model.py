@@ -98,19 +98,21 @@ CURVATURE_CLIP = 0.35  # of C, in curvatures: their noise goes with its square
 class ModelConfig(GaussianRun):
     """Public facts of a run: all that the event depends on; noise and persons as in `GaussianRun`.
 
-    - ``model``, ``prior``: the log-likelihood, and any density.
+    - ``model``, ``prior``: the log-likelihood and the prior.
     - ``n_rows``: public number of rows, n ≥ 1; of persons, as declared.
     - ``initial_mean``, ``initial_scale``: the start is N(initial_mean, s_0² I), s_0 > 0.
     - ``n_steps``: T ≥ 1 noisy sums of gradients.
-    - ``n_curvature_steps``: noisy sums ≥ 0 of outer products; 0 ignores the noise.
+    - ``n_curvature_steps``: number ≥ 0 of noisy sums of outer products, beside these; with 0 the
+      posterior does not account for the noise.
     - ``sampling_rate``: q in (0, 1]; 1 is the full batch.
     - ``clip_norm``: C > 0 at first, to which a record's gradient is clipped, c·C for a person;
       infinite without noise.
     - ``given_learning_rate``: step size of m, in the units of θ, or None for the default.
     - ``data_norm``: norm > 0 to which rows are clipped; None leaves them as they are.
-    - ``n_clip_steps``, ``n_check_steps``, ``n_person_steps``: numbers ≥ 0 of noisy histograms of
-      lengths from which C is learned, and of such in the last steps; and of noisy sums of squared
-      lengths of persons' gradients, after the walk.
+    - ``n_clip_steps``, ``n_check_steps``: numbers ≥ 0 of noisy histograms of lengths from which C
+      is learned, and of others, in the last steps, that check it.
+    - ``n_person_steps``: number ≥ 0 of noisy sums of squared lengths of persons' gradients, after
+      the walk.
     """
 
     model: UserModel
@@ -278,7 +280,10 @@ def bounded(X: np.ndarray, data_norm: float | None) -> np.ndarray:
 
 
 class Path(NamedTuple):
-    """Some 200 means m along a run (n_kept, n_parameters), releases before each, and tail start."""
+    """At most about 200 means m (n_kept, n_parameters) along a run, evenly spaced.
+
+    With the number of releases before each, and the steps before the tail of the posterior.
+    """
 
     steps: np.ndarray
     means: np.ndarray

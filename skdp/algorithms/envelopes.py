@@ -61,7 +61,10 @@ _SLOPES = 2.0**-40  # relative error of a sum of gradients, at most
 
 @dataclass(frozen=True)
 class Shell:
-    """A proposal: the law of v, 2⁵⁰ β, and its largest energy, under the first shape."""
+    """A proposal: the law of v, 2⁵⁰ β, and the largest energy that belongs to the shell.
+
+    Energies are those under the first shape.
+    """
 
     law: ShearedGaussian
     offset: int

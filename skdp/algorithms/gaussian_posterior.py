@@ -12,14 +12,15 @@ _CHUNK_ROWS = 2**14
 
 @dataclass(frozen=True)
 class GaussianPosterior:
-    """N(mean, covariance) over θ, (K, D).
+    """N(mean, covariance) over θ, with ``mean`` of shape (K, D).
 
     - ``spread``: deviations (KD,) of independent coordinates, or a covariance matrix (KD, KD).
     - ``outside``: noisy numbers of records whose features, and whose targets, were cut, or None.
     - ``n_counted``: number of records that these are of, by a release; None for the declared one.
     - ``short_rows``: root mean square norm of the features, where it is far below its bound.
     - ``n_found``: noisy number of records and the noise's deviation, where second moments hold it.
-    - ``prior_scales``: percentiles 5, 50, 95 (3, blocks) of the prior's deviation, of each block.
+    - ``prior_scales``: percentiles 5, 50 and 95 of the prior's standard deviation, of each block of
+      features, (3, blocks).
     - ``of_logits``: covariance (KD, KD) that rows see, where it is less than that of θ: effects are
       large where columns hardly vary. None is that of θ.
     """

@@ -98,7 +98,10 @@ class GaussianVIConfig(LinearRun):
     def run(
         self, records: tuple[np.ndarray, ...], streams: Streams, progress: Progress = iter
     ) -> GaussianPosterior:
-        """Posterior of rows (n, n_features) and targets (n, K), cut here and counted exactly."""
+        """Find the posterior, with exact counts of the records that were cut to their bounds.
+
+        Rows (n, n_features) are clipped here, and targets (n, K) cut. Nothing is random.
+        """
         bounds = target_bounds(self.likelihood, records[1])
         build = partial(LinearRows.of, self, target_bounds=bounds)
         rows = rows_of(records, build, kept=False)

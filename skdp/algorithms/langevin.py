@@ -196,6 +196,7 @@ class LangevinConfig(PosteriorRun):
 
 
 def _weight(posterior: TemperedPosterior, n_rows: int, n_persons: int | None) -> float:
+    """Most that all rows weigh together."""
     return n_rows if n_persons is None else n_persons * posterior.record_weight
 
 

@@ -49,7 +49,10 @@ _NUMBERS = 2**18  # logits at work at once
 
 @dataclass(frozen=True)
 class Lattice:
-    """Grid, ball and unit of a posterior on a bounded domain; no guarantee hangs on ``n_rows``."""
+    """Grid, ball and unit of a posterior on a bounded domain: public facts alone.
+
+    The guarantee does not depend on ``n_rows``, which may be approximate.
+    """
 
     posterior: TemperedPosterior
     power: float

@@ -98,7 +98,8 @@ class NoiseAwareConfig(LinearRun):
     - ``prior_scale``: τ > 0 of the prior N(0, τ² I); None infers it from the releases.
     - ``prior_blocks``: block of each feature, of one τ; None is one. The intercept has its own τ.
     - ``curvature``: whether second moments are released in full or their trace alone.
-    - ``exposed``: whether logits have offsets, of which the intercept takes up the mean.
+    - ``exposed``: whether logits have offsets, whose magnitudes are released first; the intercept
+      takes up their mean.
     - ``robust``: whether the scatter of the scores is released at the last θ.
     """
 
@@ -231,7 +232,8 @@ def default_curvature(
 ) -> str:
     """The second moments in full, unless their noise would dominate them.
 
-    The noise's spectrum ends at √(2D)/(√share μ), μ of a record that comes or goes; Σ x xᵀ's at n.
+    The spectrum of the noise ends at √(2D)/(√share μ), that of Σ x xᵀ at n; μ is that of a record
+    that comes or goes.
     """
     unit = GramSum(1.0).moved_by(neighboring_relation) / sensitivity_factor(neighboring_relation)
     edge = unit * math.sqrt(2.0 * n_columns / CURVATURE_SHARE) / mu

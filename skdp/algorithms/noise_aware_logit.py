@@ -66,7 +66,8 @@ BELIEF_ENTRIES, LEAST_BELIEFS = 2400, 8  # parameters times draws of the second 
 class NoiseAwareLogit:
     """What is asked for, and what is taken in.
 
-    ``weighted`` rows are as many as their weights come to, by the intercept's noisy sum if any.
+    With ``weighted`` rows have weights: there are as many rows as these come to, by a noisy sum
+    where the intercept tells one.
     """
 
     def __init__(self, config: NoiseAwareConfig, weighted: bool = False) -> None:
@@ -231,7 +232,10 @@ class NoiseAwareLogit:
 
     @property
     def n_at_zero(self) -> int:
-        """Number of gradients at 0, by the noise of one over n/2, the longest sum of scores."""
+        """Number of gradients that are asked for at 0: more where little else is known of rows.
+
+        The noise of one is compared with n/2, the longest sum of scores that there can be.
+        """
         if self.config.curvature == GRAM:
             return FIRST_AT_ZERO[0]
         noise = 2.0 * math.sqrt(self.noise_variance * self.size) / self.config.n_rows

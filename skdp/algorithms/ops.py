@@ -60,7 +60,8 @@ ROUNDED = 2.0**-50
 class ExactConfig(PosteriorRun):
     """Public facts of k ≥ 1 independent draws on a bounded domain, at a power ρ in (0, 1].
 
-    They are all that the event depends on. No guarantee hangs on the public number of rows n ≥ 1.
+    They are all that the event depends on. The guarantee does not depend on the public number of
+    rows n ≥ 1, which may be approximate.
     """
 
     posterior: TemperedPosterior

@@ -3,7 +3,8 @@
 `BinsConfig` releases the edges, by halving; the model is made of them, which costs nothing, and the
 run of the linear model on its codes follows. The event is declared before: how often the linear
 model releases, and with which noise multipliers, does not depend on the edges, and the sensitivity
-is that of the model as it is made. Features are at most those of as many bins as were asked for.
+is that of the model as it is made. The number of features is at most that of the model with as many
+bins as were asked for.
 
 Each level of quantiles is a mechanism of bounded range, which is at worst Gaussian
 (`skdp.privacy.posterior_samples.bounded_range_mu`), and takes its part of the squared GDP budget.
@@ -66,7 +67,7 @@ class AtDeclared:
 class PrivateEdgesConfig:
     """Public facts of a run.
 
-    - ``edges``, ``places``: of the columns whose edges are released, and where these are.
+    - ``edges``: the run that releases edges of some columns; ``places``: which columns these are.
     - ``fit``: the run that follows, as if there were as many bins as are asked for.
     - ``model``: all columns, before waves are asked for.
     - ``mu``: GDP budget of the fit, of a record that comes or goes.

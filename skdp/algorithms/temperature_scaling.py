@@ -13,7 +13,8 @@ held-out rows); rows that are badly wrong pull at it harder than C allows, so it
 Where persons are the records, what a person's rows add up to is clipped to c times these bounds:
 both sums have mean zero where they end.
 
-Privacy: a composition of Gaussian mechanisms, one per step (PRIVACY §2), beside the classifier's.
+Privacy: a composition of Gaussian mechanisms, one per step (PRIVACY §2), on top of what the
+classifier cost.
 
 References
 ----------

@@ -105,7 +105,8 @@ def _flat(values: ArrayLike) -> np.ndarray:
 def _weighted_sums(tape: list) -> np.ndarray:
     """Σ_t Δ_t/s_t² · release_t, for each shape of release.
 
-    Where the canary moves all releases alike, their log-likelihood ratio is linear in these.
+    Where the canary moves every release the same way by as much as it may, the log-likelihood ratio
+    of all releases is linear in these.
     """
     sums: dict[tuple, np.ndarray] = {}
     for release in tape:

@@ -3,7 +3,8 @@
 The rows are zeros and one outlier, the canary (0, …, 0, large), so that nothing but the canary
 moves the result: the worst case that a guarantee has to hold for (Nasr et al. 2021; Annamalai & De
 Cristofaro 2024 show how much such starts matter). For a linear model on the full batch the result
-is then as telling as all releases together: 5000 fits an arm prove 90 % or more of Gaussian ones.
+is then as telling as all releases together, and an audit with 5000 fits per arm proves 90 % or more
+of a Gaussian claim.
 
 Where persons are protected, the canary is a person with 50 such rows: neighbours differ in all rows
 of one person, so that whatever is bounded by row, and not by person, moves 50 times as far.

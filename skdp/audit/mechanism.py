@@ -24,7 +24,8 @@ narrow); the error probability is divided by the number of rates looked at. No b
 mechanisms with dependent canaries (Steinke, Nasr & Jagielski 2023) is needed, or claimed:
 what is refuted is that the release is the one that was declared.
 
-A record's length is spread over blocks of coordinates, as over tensors: clipping by block shows.
+A record's length is spread over several blocks of coordinates, as over the tensors of a network, so
+that clipping each block on its own shows.
 
 References
 ----------

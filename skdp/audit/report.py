@@ -34,7 +34,8 @@ class AuditReport:
     confidence : float
         Of the bound.
     misses, n_with, alarms, n_without : int
-        Results with the canary taken for ones without, of how many; and the other way round.
+        Results with the canary that were taken for ones without, of how many; and ones without that
+        were taken for ones with, of how many.
     threshold : float
         Scores above it were taken for results with the canary; set beforehand.
     audited, neighboring_relation : str
@@ -44,7 +45,8 @@ class AuditReport:
     departure : str
         How the release differs from the mechanism that was claimed, of `audit_mechanism`.
     neighbor : str
-        What one of the data sets had in the canary's place; the verdict holds for neighbours alone.
+        What one of the data sets had in the canary's place, of `audit_estimator`. The verdict holds
+        only if that makes the two neighbours.
 
     Examples
     --------

@@ -4,8 +4,9 @@ The first share of the results chooses how to look: a direction, where a result 
 sign, and a threshold. The others are counted, once, each as an alarm or as none. So whatever the
 choice was, and whatever the results are, the counts are binomial and the bound of
 `audit.confidence` holds. An auditor who instead takes the best of many thresholds on the results
-that are counted can "prove" ε > 3 of two samples from one and the same law (Annamalai & De
-Cristofaro 2024, as in `audit.estimator`).
+that are counted can "prove" ε > 3 of two samples from one and the same law.
+
+Related: Annamalai & De Cristofaro, NeurIPS 2024, cited in full in `audit.estimator`.
 """
 
 from __future__ import annotations
@@ -59,11 +60,13 @@ def audit_samples(
     confidence : float, default=0.95
         Probability in (0, 1) with which the bound holds, at least.
     selection : float, default=0.1
-        Share in (0, 1) of the results, the first ones, that choose how to look and do not count.
+        Share in (0, 1) of the results, the first ones, that choose direction and threshold. They
+        are not counted.
     audited : str, default="samples"
         Name in the report.
     neighboring_relation : str, default="zero_out"
-        How the data sets differ, for the report: in a row, or as ``"zero_out_group"`` in a person.
+        How the data sets differ, in one row or, as ``"zero_out_group"``, in all rows of a person;
+        for the report.
 
     Returns
     -------
@@ -113,7 +116,10 @@ def _arm(values: ArrayLike, name: str) -> np.ndarray:
 
 
 class _View(NamedTuple):
-    """What is seen of a result, all of it finite: robust units, and which were not finite."""
+    """What is seen of a result: its numbers in robust units, and which of them are not finite.
+
+    Everything it returns is finite, whatever the result.
+    """
 
     columns: np.ndarray  # that were finite at least once
     centres: np.ndarray
@@ -194,7 +200,10 @@ def choose(present: np.ndarray, absent: np.ndarray, frame: Frame, level: float) 
 
 
 def _direction(present: np.ndarray, absent: np.ndarray) -> np.ndarray:
-    """Fisher's discriminant of what is seen, with a ridge; a few far results count as less far."""
+    """Fisher's discriminant of what is seen, with a ridge for results that depend on each other.
+
+    A few results far off must not hide all others, so they count as less far.
+    """
     present, absent = (np.clip(arm, -_OUTLYING, _OUTLYING) for arm in (present, absent))
     means = present.mean(axis=0), absent.mean(axis=0)
     pooled = np.vstack([present - means[0], absent - means[1]])

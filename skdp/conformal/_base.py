@@ -284,7 +284,10 @@ class _DPConformal(AroundModel):
         raise NotImplementedError
 
     def _told_of_threshold(self, config: ConformalConfig) -> str:
-        """Say if nothing is left out of sets, or too much is in intervals; of released values."""
+        """Say if nothing is left out of sets, or too much is in intervals, and why.
+
+        It is a function of public and released values.
+        """
         name, m = type(self).__name__, config.n_records
         if config.largest is not None and self.threshold_ <= config.points[0] and config.private:
             return (

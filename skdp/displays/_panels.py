@@ -111,7 +111,10 @@ class SurfacePanel:
         return float(np.abs(self.ends[0] - (middle or 0.0)).max())
 
     def draw(self, ax: Axes, effect: str, middle: float | None, most: float, holds: str) -> Any:
-        """Draw it, hatched where intervals hold the middle; colours end ``most`` beyond."""
+        """Draw it and return the mesh, whose colours end ``most`` beyond the middle.
+
+        Cells whose interval holds the middle are hatched.
+        """
         from matplotlib.colors import CenteredNorm
         from matplotlib.patches import PathPatch
         from matplotlib.path import Path

@@ -35,7 +35,8 @@ class PosteriorDisplay:
     ax_, figure_ : matplotlib Axes and Figure
         What was drawn on, with a row for each parameter.
     medians_, intervals_, densities_ : matplotlib Line2D, LineCollection and list of artists
-        Medians, intervals, and densities, each as high as its row; none for what does not vary.
+        Medians, intervals, and densities, each scaled to the height of its row; none for a
+        parameter that does not vary.
 
     Examples
     --------

@@ -64,7 +64,8 @@ class PrivacyUtilityDisplay:
     ax_, figure_ : matplotlib Axes and Figure
         What was drawn on.
     lines_, bands_, baselines_ : lists of matplotlib artists
-        Means, a line per curve; spreads of curves with repeats; the lines of reference and ε = ∞.
+        Means, a line per curve; spreads of curves that have repeats; the reference line, and those
+        of ε = ∞.
 
     Examples
     --------

@@ -247,8 +247,9 @@ class ReliabilityDisplay:
         Parameters
         ----------
         ax : matplotlib Axes, pair of them, or None, default=None
-            Axes of the curve, which cede a strip to the histogram; or the ``ax_`` of another
-            display, whose histogram is shared; or axes of both. None makes a figure.
+            Axes of the curve, from which a strip is taken for the histogram; or the ``ax_`` of
+            another display, whose histogram is shared; or axes of the curve and of the histogram.
+            None makes a figure.
         name : str, default=None
             Name in the legend. None takes that of the display.
         level : float, default=0.9

@@ -4,7 +4,8 @@ A coin of probability exp(−x) is made of coins of probability x ≤ 1 (Canonne
 Discrete Gaussian for Differential Privacy*, NeurIPS 2020, Algorithm 1), and those of an integer
 comparison where x is a fraction. So laws here are exact given ideal random bits, and a test walks
 their decision trees in fractions. Integers below a bound are those of numpy's `Generator.integers`,
-exactly uniform by rejection (Lemire, ACM TOMACS 2019): each word of the AES stream is used once.
+exactly uniform by rejection (Lemire, *Fast Random Integer Generation in an Interval*, ACM TOMACS
+2019): each word of the AES stream is used once.
 
 >>> import numpy as np
 >>> from skdp.fitting.streams import SecureStream

@@ -1,8 +1,9 @@
 """Exact gaps between the rows of a Poisson sample: P(gap ≥ g) = (1 − q)^g, q exactly the double.
 
 Whether each of n rows takes part is one coin per row; the gaps between those that do are
-independent and geometric, so qn of them are enough (Bringmann & Friedrich, ICALP 2013). A gap is
-found by inversion,
+independent and geometric, so qn of them are enough (Bringmann & Friedrich, *Exact and Efficient
+Generation of Geometric Random Variates and Random Graphs*, ICALP 2013). A gap is found by
+inversion,
 
     gap = #{g ≥ 1: U < (1 − q)^g},
 

@@ -8,11 +8,12 @@ of at most
 
     Δ = ⌊2ᵏ/σ⌋,    2³³ ≤ Δ ≤ 2³⁴,
 
-which is *checked* on the integers themselves (docs/privacy.md, section 8; under replace_one see
-`GridSum.width`), whatever the floating-point arithmetic before it did with one record, as long as
-that is a function of the record alone. A grid unit is worth C/(Δ − 2¹⁵): the room of 2¹⁵ units,
-four millionths of C at most, keeps rounding, up to √D/2 units, from pushing a term of norm C over
-Δ.
+which is *checked*, record by record, on the integers themselves (docs/privacy.md, section 8; under
+replace_one see `GridSum.width`). So the release is an integer query of sensitivity Δ with a
+discrete Gaussian of parameter 2ᵏ ≥ σΔ, whatever the floating-point arithmetic before it did with
+one record, as long as that is a function of the record alone. A grid unit is worth C/(Δ − 2¹⁵): the
+room of 2¹⁵ units, four millionths of C at most, keeps rounding, up to √D/2 units, from pushing a
+term of norm C over Δ.
 
 >>> from skdp.engine.grid import lattice_bits, lattice_bound
 >>> lattice_bits(40.0), lattice_bound(40.0)
@@ -145,7 +146,8 @@ class GridSum:
 class OuterGridSum(GridSum):
     """The same of terms l_i ⊗ a_i, none of which is ever written down.
 
-    The inner sum has ``factors``, lists of `Outer` side by side, each bit of its own record alone;
+    The inner sum has ``factors``, lists of `Outer` side by side, each bit a function of its own
+    record alone;
     ``at_once``, the number of records worked on at once, at most 2¹⁸; and ``room``, a bound on what
     rounding the l_i adds to a term's norm, in grid units.
 
@@ -184,9 +186,10 @@ def grid_sum(inner: Any, noise_multiplier: float, neighboring_relation: str) -> 
 
 
 def rounded(terms: np.ndarray, width: float, limit: float) -> np.ndarray:
-    """Round terms (m, size) in place, to zero where their squares exceed a limit, or are NaN.
+    """Round terms (m, size) to integers in place, and to 0 where squares exceed a limit, or NaN.
 
-    Of terms within the inner sum's bound none does; that integers keep the limit holds regardless.
+    No term within the inner sum's bound exceeds it; the integers keep the limit whether or not the
+    terms keep that bound.
     """
     terms *= 1.0 / width
     np.rint(terms, out=terms)

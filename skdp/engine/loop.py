@@ -115,7 +115,8 @@ def run(
     """Yield the state after each noisy step over private rows, from a data-independent start.
 
     ``query`` gives the parameters θ_t at which a state asks for a sum; ``update``, a pure function
-    of state, noisy sum and step, sees released values only. A resumed run begins where it was.
+    of state, noisy sum and step, sees released values only. With streams of a run that is resumed,
+    it begins where that was.
     """
     for step, (selection, noise) in enumerate(_draws(plan.sampling, data, streams), streams.first):
         theta = query(state)

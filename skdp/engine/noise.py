@@ -22,7 +22,10 @@ V = TypeVar("V", np.ndarray, "Tensor")
 
 
 def gaussian(value: Callable[[], V], call: release_hook.MechanismCall, stream: SecureStream) -> V:
-    """Release value() + N(0, scale² I), if the scale is not 0; a replay asks for no value."""
+    """Release value() + N(0, scale² I), for the scale of the call; 0 is no noise.
+
+    The value, an array of float64 or a tensor, is not computed in a replay.
+    """
 
     def mechanism() -> V:
         exact = value()
@@ -45,7 +48,8 @@ def discrete_gaussian(
 ) -> np.ndarray:
     """Release value(), integers, plus a discrete Gaussian of parameter 2^bits, in grid units.
 
-    ``call.scale`` is what 2^bits units are worth; the result is in float64, times the grid width.
+    ``call.scale`` is what 2^bits units are worth. What comes out is the released integers times the
+    grid width, in float64, which is post-processing.
     """
 
     def mechanism() -> np.ndarray:

@@ -12,7 +12,10 @@ from skdp.fitting.streams import RARE_BITS, SecureStream
 
 
 def noised(exact: Tensor, scale: float, stream: SecureStream) -> Tensor:
-    """Return exact + N(0, scale² I) in doubles, whatever it is: noise and grid lose no digits."""
+    """Return exact + N(0, scale² I) in double precision, whatever the precision of the value is.
+
+    Neither noise nor grid may lose digits to it.
+    """
     wide = exact.to(torch.float64, copy=True)  # first, because mixed sums take twice as long
     return wide.add_(_normals(tuple(exact.shape), exact.device, stream), alpha=scale)
 

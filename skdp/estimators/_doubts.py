@@ -245,7 +245,8 @@ def of_outputs(
 def between_rows(chain: np.ndarray) -> float:
     """Variance between rows of a chain's mean output, over that of this mean by its blocks.
 
-    Successive samples are alike, so blocks tell the error; 1 to 6 or so where outputs say nothing.
+    Samples that follow each other are alike, so that means of blocks tell what their mean is off
+    by. It is 1 to 6 or so where outputs say nothing of the targets, as blocks are alike too.
     """
     outputs = chain - chain.mean(axis=1, keepdims=True)
     blocks = np.array([part.mean(axis=0) for part in np.array_split(outputs, N_BLOCKS)])

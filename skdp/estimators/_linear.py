@@ -177,7 +177,10 @@ class NormalPosterior(LinearFit):
         ).calibrated(budget)
 
     def _optimum(self, facts: PublicFacts) -> gaussian_vi.GaussianVIConfig | None:
-        """Without privacy, Newton's method; None where the stochastic steps of DPVI have to do."""
+        """Without privacy, Newton's method where nothing asks for steps and its matrices are small.
+
+        None where the stochastic steps of DPVI have to do.
+        """
         likelihood, given = self._likelihood_of(facts), (self.clip_norm, self.max_iter)
         P = likelihood.n_outputs * self._n_columns(facts)
         small = P <= MANY_PARAMETERS and facts.rows * P**2 <= MOST_PRODUCTS

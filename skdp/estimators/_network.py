@@ -223,7 +223,10 @@ class NetworkEstimator(PosteriorDraws, NetworkParameters):
         return networks.parameter_names(self.module_)
 
     def _outputs(self, X: Any, parameters: np.ndarray | None = None) -> Iterator[np.ndarray]:
-        """Yield, for blocks of rows, outputs (k, m, n_outputs) of the posterior's k members."""
+        """Yield, for blocks of rows, the outputs of all members of the posterior, or of others.
+
+        Each is (k, m, n_outputs) for k of them.
+        """
         check_is_fitted(self)
         vectors = self._posterior.members if parameters is None else parameters
         # Our own network runs in double precision, where a prediction does not depend on the

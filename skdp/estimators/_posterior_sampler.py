@@ -125,8 +125,8 @@ class PosteriorSampler(PaidSamples, ProtectedUnit, FitParameters):
     ----------
     Y.-X. Wang, S. Fienberg, A. Smola, *Privacy for Free: Posterior Sampling and Stochastic Gradient
     Monte Carlo*, ICML 2015. J. Bok, W. J. Su, J. Altschuler, *Shifted Interpolation for
-    Differential Privacy*, ICML 2024. C. L. Canonne, G. Kamath, T. Steinke, *The Discrete Gaussian
-    for Differential Privacy*, NeurIPS 2020 (coins).
+    Differential Privacy*, ICML 2024 (the certificate). C. L. Canonne, G. Kamath, T. Steinke, *The
+    Discrete Gaussian for Differential Privacy*, NeurIPS 2020 (coins of exact draws).
     """
 
     _declared_by: ClassVar[str] = _doubts.SCALED_BEFORE

@@ -203,7 +203,8 @@ class DPVariationalPoissonRegression(NormalCounts, VariationalLinearModel):
 def _exposures(exposure: Given, n_rows: int) -> tuple[np.ndarray | float, np.ndarray | float]:
     """Logarithms (n_rows, 1) of exposures up to 1, and the others (n_rows,); 1 in their places.
 
-    ``largest_count`` cuts rates for exposures up to 1, as in the fit; larger ones may have more.
+    Rates are cut between the two: ``largest_count`` bounds those of exposures as in the fit, up to
+    1, and a thousand times as long a time may have a thousand times as many.
     """
     if exposure is None:
         return 0.0, 1.0

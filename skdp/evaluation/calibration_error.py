@@ -38,7 +38,8 @@ def calibration_error(
     errors. The gaps have a normal law, whose scale τ (half-Cauchy) and smoothness over bins are
     inferred from all of them: what is off from calibration by chance alone then counts for little.
     The interval starts at 0 unless a likelihood ratio test with error 1 − ``level`` rejects τ = 0:
-    an error of 0 can be missed on one side only; and not above what few bins alone may have.
+    an error of 0 can be missed on one side only. Where a few bins alone may be off, it starts no
+    higher than what these have.
     """
     f, counts = confidence, right + wrong
     n = max(counts.sum(), 1.0)

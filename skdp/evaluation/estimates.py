@@ -115,7 +115,10 @@ class NoisyTable(NamedTuple):
 def ratio(
     table: NoisyTable, c: Any, d: Any = None, *, shares: bool = False, span: Span = UNIT
 ) -> Estimate:
-    """Estimate Σ cπ / Σ dπ in a range, of cells; d is 1 by default, ``shares``: c ≤ d in {0, 1}."""
+    """Estimate Σ cπ / Σ dπ in a range, for the probabilities π of the cells; d is 1 by default.
+
+    With ``shares``, c and d are 0 or 1, and c ≤ d.
+    """
     T, c = table.counts, np.asarray(c, dtype=np.float64)
     d = np.ones_like(c) if d is None else np.asarray(d, dtype=np.float64)
     C, D = (T * c).sum(-1), (T * d).sum(-1)

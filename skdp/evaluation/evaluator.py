@@ -99,7 +99,8 @@ def private_report(
     groups : array-like of shape (n_samples,) or None, default=None
         With ``unit=Persons(...)``: the person whose row it is, as any label.
     subgroup : array-like of shape (n_samples,) or None, default=None
-        A label for each row, to report by: their tables are disjoint, and cost one ε together.
+        A label for each row, to report by: the tables of subgroups are disjoint, and cost one ε
+        together.
     subgroups : array-like or None, default=None
         The declared values of these labels.
     n_samples : int or None, default=None

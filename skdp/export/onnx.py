@@ -3,7 +3,8 @@
 `to_onnx` teaches skl2onnx (``skdp[onnx]``) these classes, and has it convert the rest of a
 pipeline. The model computes what ``transform``, ``predict_proba`` and ``predict`` do, in double
 precision: class probabilities are averaged over the posterior by other nodes, and agree within
-1e-7. The privacy statement is in its metadata under ``privacy``, as JSON.
+1e-7. An ONNX file holds no privacy statement, so `to_onnx` writes it into the model's metadata,
+under ``privacy``, as JSON.
 """
 
 from __future__ import annotations

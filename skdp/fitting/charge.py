@@ -150,7 +150,10 @@ def attempt(estimator: Any) -> Iterator[Checkpoint | None]:
 
 @contextmanager
 def all_or_nothing(estimator: Any) -> Iterator[None]:
-    """Put every attribute back if the block fails; compute all of it in full precision."""
+    """Put every attribute back if the block fails: no half-fitted estimator, ever.
+
+    All of it is computed in full precision.
+    """
     before = dict(vars(estimator))
     try:
         with strict():

@@ -54,7 +54,7 @@ class Checkpoint:
     """The files of one run: found, to be resumed, or to be made.
 
     The ledger's entry has its random ``name``. ``notes``, functions of what was released, are kept
-    with the state; ``charged`` is whether it has been, or may have been.
+    with the state; ``charged`` is whether the run has been, or may have been.
     """
 
     def __init__(self, path: Any, every: int, parameters: dict[str, Any]) -> None:

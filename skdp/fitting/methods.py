@@ -1,4 +1,8 @@
-"""Methods that a class inherits, under its own name, which Python puts in a TypeError."""
+"""Methods that a class inherits, under its own name.
+
+Python names a method in a TypeError by the class that defines it, which is often one that the
+caller has never heard of.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +16,9 @@ from typing import Any
 def name_methods(cls: Any) -> None:
     """Give a class of skdp a copy of each public method that it inherits from another of skdp.
 
-    A class that users call: in one between, a copy would hide what its heirs inherit from others.
-    A wrapper, naming the class of the instance, would be one more frame below each warning.
+    It is for classes that users call: a copy in a class between would hide what its heirs inherit
+    from others. A wrapper, which would name the class of the instance, would be one more frame
+    below each warning.
     """
     for name in dir(cls) if _is_ours(cls) else ():
         if name.startswith("_") or name in vars(cls):

@@ -35,8 +35,8 @@ from skdp.fitting import object_kinds as kinds
 def described(secret: bytes, value: Any) -> str:
     """Return a keyed hash (HMAC-SHA256) of all that an object is.
 
-    Without the secret it tells nothing of the object. One that it cannot tell from another, or that
-    refers to such a one, is a ValueError.
+    Without the secret it tells nothing of the object. An object that cannot be told from another,
+    or that refers to such a one, raises ValueError.
     """
     walk = _Walk(secret)
     try:

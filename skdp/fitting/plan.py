@@ -282,7 +282,8 @@ PLANS: dict[tuple, FitPlan] = {}
 def _plan_key(estimator: Any, facts: PublicFacts) -> tuple | None:
     """Everything that a plan depends on, types included; None where an object could change.
 
-    Classes of other packages may change. Plans of very many columns or classes are not kept either.
+    Classes of other packages have attributes and code of their own, which may change. Plans of very
+    many columns or classes are large, and not kept either.
     """
     if not type(estimator).__module__.startswith("skdp."):
         return None
@@ -301,7 +302,8 @@ def _plan_key(estimator: Any, facts: PublicFacts) -> tuple | None:
 def remembered(estimator: Any, facts: PublicFacts, make: Callable[[], FitPlan]) -> FitPlan:
     """Return a plan that was made before, or make it; a copy, which is the caller's own.
 
-    What a caller does with it must not reach another fit; fits that share a report are one release.
+    What a fit or a caller does with its plan, its report or its config must not reach another fit.
+    Two fits that share a report count as one release.
     """
     key = _plan_key(estimator, facts)
     plan = None if key is None else PLANS.get(key)

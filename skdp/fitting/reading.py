@@ -69,7 +69,8 @@ def read(
 ) -> tuple[Records, PublicFacts]:
     """Look at the caller's rows once; return them as records, and what is public about them.
 
-    What the estimator does not take is refused. ``how`` is what else its ``_read`` takes.
+    What the estimator does not take is refused. ``how`` is what else its ``_read`` takes, and
+    ``sample_weight``.
     """
     if not isinstance(X, ChunkedRows):
         check_groups(estimator, groups)
@@ -357,9 +358,10 @@ class ProtectedUnit(_Of02):
 
     Examples
     --------
-    >>> from skdp import DPStandardScaler
-    >>> DPStandardScaler().unit
-    'row'
+    >>> from skdp import DPStandardScaler, Persons
+    >>> scaler = DPStandardScaler(unit=Persons(rows_per_group=3), epsilon=float("inf"))
+    >>> scaler.fit([[1.0], [0.5], [-1.0]], groups=["ann", "bo", "ann"]).n_features_in_
+    1
     """
 
     _: KW_ONLY

@@ -141,7 +141,8 @@ def summary(
     Returns
     -------
     CoefficientTable
-        Intervals account for the noise where the inference does; of samples they are quantiles.
+        The intervals account for the noise where the inference does. Of posterior samples they are
+        quantiles of these.
 
     Raises
     ------

@@ -132,7 +132,8 @@ def charged_stream(
 ) -> SecureStream:
     """Charge a release to open ledgers, unless it has been, and return its random stream.
 
-    The last thing before the values are used. Who gives a stream may know its key: nominal then.
+    The last thing before the values are used. Without a stream a new one is keyed by the operating
+    system; whoever gives one may know its key, so the charge is then only nominal.
     """
     if stream is not None and not isinstance(stream, SecureStream):
         raise expected("a SecureStream or None", "None is the safe choice", stream=stream)

@@ -2,8 +2,9 @@
 
 Counts are integers, and so can their noise be: of law ∝ exp(−|x|/b), which falls by at most
 exp(Δ₁/b) over a distance of Δ₁ in the L1 norm. So b = Δ₁/ε gives ε-DP, with less noise than the
-Laplace law of the same ε (Ghosh, Roughgarden & Sundararajan, STOC 2009), and no double in it:
-samples are those of Canonne, Kamath & Steinke (NeurIPS 2020).
+Laplace law of the same ε (Ghosh, Roughgarden & Sundararajan, *Universally Utility-Maximizing
+Privacy Mechanisms*, STOC 2009), and no double is involved: samples are exact, as in Canonne, Kamath
+& Steinke (NeurIPS 2020).
 """
 
 from __future__ import annotations

@@ -3,8 +3,9 @@
 Each sum has geometric noise added, and the place of the largest is told. That costs no more for a
 hundred sums than for two: a record moves all of them together, and for one of them to win, given
 the noise of the others, its own noise has to pass a number that moves by the range of the record's
-contributions at most. See McKenna & Sheldon, *Permute-and-Flip*, NeurIPS 2020, and Ding et al.,
-*The Permute-and-Flip Mechanism is Identical to Report-Noisy-Max with Exponential Noise*, 2021.
+contributions at most. See McKenna & Sheldon, *Permute-and-Flip: A New Mechanism for Differentially
+Private Selection*, NeurIPS 2020, and Ding et al., *The Permute-and-Flip Mechanism is Identical to
+Report-Noisy-Max with Exponential Noise*, 2021 (arXiv:2105.07260).
 """
 
 from __future__ import annotations

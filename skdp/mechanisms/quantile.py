@@ -2,10 +2,10 @@
 
 A sample quantile is one of the records, and it can move over the whole range when one record
 changes, so noise would dominate it. Smith (*Privacy-preserving Statistical Estimation with Optimal
-Convergence Rates*, STOC 2011; McSherry & Talwar, FOCS 2007) instead draws the answer: a point t of
-the declared range has weight e^(-rate · d(t)), with d(t) the number of records by which t misses
-the rank q m. A record moves d by one or less, so the law of the answer hardly moves; records near
-the quantile never show.
+Convergence Rates*, STOC 2011) instead draws the answer, by the exponential mechanism (McSherry &
+Talwar, *Mechanism Design via Differential Privacy*, FOCS 2007): a point t of the declared range has
+weight e^(-rate · d(t)), with d(t) the number of records by which t misses the rank q m. A record
+moves d by one or less, so the law of the answer hardly moves; records near the quantile never show.
 """
 
 from __future__ import annotations

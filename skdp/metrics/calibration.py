@@ -103,7 +103,8 @@ def static_calibration_error(
 ) -> float:
     """Static calibration error (SCE): every class, over bins of equal width.
 
-    A classifier may be calibrated where it decides, and wrong about the other classes.
+    A classifier may be calibrated where it decides, and wrong about the other classes; the expected
+    calibration error does not see those.
 
     Parameters
     ----------

@@ -30,7 +30,8 @@ class ReliabilityTable:
     counts : ndarray of shape (n_bins,)
         Rows in each bin, or the sum of their weights.
     confidence, accuracy : ndarray of shape (n_bins,)
-        Mean predicted probability in each bin, and share of rows whose class it was; NaN if empty.
+        Mean predicted probability in each bin, and share of its rows whose predicted class was the
+        true one; NaN in an empty one.
 
     Examples
     --------

@@ -109,13 +109,12 @@ class DPDisjointSearch(PrivateSearch):
     at most one of seven tabular tasks, by less than 0.001. Draws of the learning rate and the
     clipping norm of a `DPSGDClassifier`, a tenth of the rows to tune, did worse than its defaults
     on 540 and 2900 rows, and better on 13 000 and 34 000 (benchmarks/private_search.py;
-    docs/workflows.md). They did better than one draw with the whole budget on all
-    four.
+    docs/workflows.md). They did better than one draw with the whole budget on all four.
 
-    Candidates are judged by fits on ``tuning_share`` of the rows with μ/√K, so the winner may be
-    too timid for the final fit: a share of 0.3 was better than 0.1 on the two small tables above,
-    and worse on the two large ones. Of batches ``batch_size`` keeps the size and ``sampling_rate``
-    the share.
+    *Fewer rows and more noise.* Candidates are judged by fits on ``tuning_share`` of the rows with
+    μ/√K, so the winner may be too timid for the final fit: a share of 0.3 was better than 0.1 on
+    the two small tables above, and worse on the two large ones. Of batches ``batch_size`` keeps the
+    size and ``sampling_rate`` the share.
 
     Examples
     --------

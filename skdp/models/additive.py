@@ -46,9 +46,9 @@ TREND, WAVES, LEVELS, MISSING, PAIRS = "trend", "waves", "levels", "missing", "p
 
 @dataclass(frozen=True)
 class Number:
-    """A column of numbers, cut by at least two ascending edges; values beyond count as at the ends.
+    """A column of numbers, with at least two ascending edges; values beyond count as at the ends.
 
-    It has ``n_waves`` K ≥ 0, and a feature of what is missing where that is ``told_missing``.
+    It has ``n_waves`` K ≥ 0, and with ``told_missing`` a missing value has a feature.
     """
 
     name: str
@@ -97,7 +97,10 @@ class Number:
 
 @dataclass(frozen=True)
 class Category:
-    """Categories of all different levels; any other has a feature where ``told_missing``."""
+    """A column of categories, with levels that are all different.
+
+    With ``told_missing`` any other value, and a missing one, has a feature.
+    """
 
     name: str
     levels: tuple
@@ -134,7 +137,8 @@ class Category:
 class Pair:
     """Two columns, and what they do beyond the sum of their curves.
 
-    Of ``places`` among all columns. Products with a mean square of ``least`` are asked for.
+    ``places`` are those of the two among all columns. ``least`` is the mean square of a product
+    from which on it is asked for; infinite for none.
     """
 
     columns: tuple[Number | Category, Number | Category]
@@ -271,7 +275,8 @@ class Additive:
     def blocks(self) -> tuple[str, ...]:
         """Label of each feature: those of a label share a prior scale.
 
-        So do all trends, levels, missings and pairs; all waves if they are few, else a column's.
+        All trends share one, all levels, all that is missing and all products of pairs; so do all
+        waves where they are few, and else those of a column.
         """
         n_waves = sum(kind == WAVES for column in self.columns for kind in column.kinds)
         alone = n_waves >= MANY * len(self.columns)

@@ -29,7 +29,8 @@ def waves(n_bins: int) -> np.ndarray:
 def steepness(curve: np.ndarray, n_waves: int) -> np.ndarray:
     """How much steeper a curve is near each bin than all of it, (B,), at least 1.
 
-    The root of the mean square slope within half a wave length of the last wave, over the whole's.
+    The root of the mean square slope, beside the mean one, within half a wave length of the last
+    wave over that of the whole curve.
     """
     B = len(curve)
     if n_waves == 0 or B < 3:

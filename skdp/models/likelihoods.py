@@ -43,7 +43,10 @@ class BoundedScores:
 
 
 class LogConcave:
-    """What samplers need; ``curvature_bound`` bounds the eigenvalues of −∂² log p/∂ logits²."""
+    """What a posterior sampler needs of a likelihood, beside what is in `BoundedScores`.
+
+    ``curvature_bound`` bounds the eigenvalues of −∂² log p/∂ logits².
+    """
 
     n_outputs: int
     residual_bound: float

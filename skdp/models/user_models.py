@@ -34,7 +34,8 @@ N_MADE_UP = 5
 class UserModel:
     """Log-densities of records under parameters, and their gradients record by record.
 
-    The function maps θ (n_parameters,), rows x (n, d), and targets y (n,) if supervised, to (n,).
+    The function maps θ (n_parameters,) and rows x (n, d), and targets y (n,) if supervised, to
+    log-densities (n,).
     """
 
     log_likelihood: Callable[..., Any]
@@ -207,7 +208,10 @@ class Simulator:
         return found if found.dtype == torch.int64 else found.to(torch.float64)
 
     def check(self, model: UserModel, theta: Tensor, x: Tensor) -> None:
-        """Refuse one that ignores its generator or draws what has no finite log-likelihood."""
+        """Try the function on synthetic rows at θ, with the log-likelihood of what it draws.
+
+        It is refused if it ignores its generator, or draws what has no finite log-likelihood.
+        """
         first, again = (self.targets(theta, x, torch.Generator().manual_seed(0)) for _ in range(2))
         if not torch.equal(first, again):
             raise _wrong(

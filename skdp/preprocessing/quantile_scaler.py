@@ -81,7 +81,8 @@ class DPQuantileScaler(OneToOneFeatureMixin, QuantileScaler):
     asinh(x/u), u the ``resolution``, which is monotone: it takes quantiles to quantiles. On it ±1e9
     lie at ±35.2, so that 2³⁰ grid points are 7e-8 apart: values of 1e-3 and of 1e8 are resolved
     alike. The mechanism's error grows with the logarithm of the axis over the stretch where the
-    data lies: 21 for values about 1 on a linear axis, and about 4 here.
+    data lies: 21 for values about 1 on a linear axis, and about 4 here. A smaller u lengthens the
+    axis by the logarithm only.
 
     *Sensitivity.* A missing value is a null record of its feature. A row that comes, goes, is
     zeroed out or replaced, with whatever is missing in it, changes at most one value of each

@@ -111,9 +111,10 @@ class DPStandardScaler(OneToOneFeatureMixin, PrivateScaler):
         e = (s/N) √(1 + 4 mean² + 4 (2 mean² - q + ½)²),     q = Q/N + ½;
 
     it is cut to lie between e and 1, all of these released or public. A constant feature so gets a
-    scale of √e and a mean that is off by about s/N, less than that scale. On [-1, 1] the mean is
-    off by about noise_multiplier · √(3d/2)/n: with 10 features and the default ε = 0.1 by 0.12 at n
-    = 1000, and 0.012 at n = 10 000.
+    scale of √e and a mean that is off by about s/N, less than that scale.
+
+    *How much data.* On [-1, 1] the mean is off by about noise_multiplier · √(3d/2)/n: with 10
+    features and the default ε = 0.1 by 0.12 at n = 1000, and 0.012 at n = 10 000.
 
     References
     ----------

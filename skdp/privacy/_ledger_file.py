@@ -21,7 +21,8 @@ except ImportError:  # pragma: no cover - not a POSIX system
 class LedgerFile:
     """Append-only file of lines; what `append` has returned from survives a crash.
 
-    One that is ``passing``, there for as long as its process, need not reach the disk.
+    The file is made if it is not there. One that is ``passing`` is there only for as long as the
+    process that made it, and so need not reach the disk.
     """
 
     def __init__(self, path: str | os.PathLike[str], *, passing: bool = False) -> None:

@@ -249,9 +249,9 @@ def composed_spread(terms: Terms, relation: Relation) -> float:
 def self_compose(step: PrivacyLossDistribution, n: int) -> PrivacyLossDistribution:
     """Compose a loss with itself, very many times in stages.
 
-    dp-accounting's tails are close for not far more times than the grid has points, and below 1000
-    of these it computes their number to the power of ``n``. Each stage adds 1e-15 to δ for each of
-    its repetitions, less than is added for rounding.
+    dp-accounting's bounds of the tails are close for a number of times that is not far above that
+    of the grid's points, and below 1000 of these it computes their number to the power of ``n``.
+    Each stage adds 1e-15 to δ for each time that it is repeated, less than is added for rounding.
     """
     if n <= _PLD_AT_ONCE:
         return step.self_compose(n)

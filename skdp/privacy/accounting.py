@@ -135,7 +135,10 @@ def least_bound(
     accountant: str = AUTO,
     wanted: str = "epsilon",
 ) -> tuple[float, str]:
-    """Return (least ε at a δ or δ at an ε, name of the accountant, internal ones too)."""
+    """Return (least ε at a δ or δ at an ε, name of the accountant that gave it).
+
+    Knows the internal accountants as well; see `epsilon_of_event` and `delta_of_event`.
+    """
     if wanted == "epsilon":
         at = in_range(0.0, 1.0, delta=at, closed="left")
     else:

@@ -39,9 +39,10 @@ class Cover:
 
     A private selection is one event; its trials are parts of it. What is in no plan is refused
     before it touches a row: charged by itself it would tell how many trials there were, and the
-    price of a selection holds for the trial that was planned. A cover is of one thread; what others
-    charge meanwhile may have escaped from it, and makes it count as refused. ``covers`` says
-    whether a planned event costs at least as much as another; ``owners`` made the releases.
+    price of a selection holds for the trial that was planned. It covers a block in one thread: what
+    other threads charge meanwhile may be a part of it that escaped, and it counts as refused then.
+    ``covers`` says whether a planned event costs at least as much as another; ``owners`` made the
+    releases.
     """
 
     # How often something was charged, or tried to be, that no cover was asked about; under the lock

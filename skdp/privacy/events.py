@@ -72,10 +72,18 @@ def dp_sgd_event(
 ) -> DpEvent:
     """Event of noisy sums of clipped per-record values (Abadi et al. 2016).
 
-    σ ≥ 0 is over the clipping norm, 0 for no privacy; a sequence holds one per step, fixed in
-    advance. q in [0, 1] is the Poisson rate, 1 for full batches; T ≥ 0, with a sequence None or its
-    length.
+    Parameters
+    ----------
+    noise_multiplier : float or sequence of float
+        σ ≥ 0 over the clipping norm; 0 is no privacy. A sequence holds one per step, fixed in
+        advance.
+    sampling_rate : float
+        Poisson rate q in [0, 1] at which each record takes part in a step; 1 is the full batch.
+    n_steps : int or None
+        T ≥ 0; with a sequence, None or its length.
 
+    Examples
+    --------
     >>> from skdp.privacy.events import dp_sgd_event
     >>> dp_sgd_event([2.0, 2.0, 3.0], sampling_rate=1.0).events[0].count
     2
@@ -109,7 +117,8 @@ def gdp_event(mu: float, neighboring_relation: str = "zero_out") -> DpEvent:
 def gaussian_mu(event: DpEvent) -> float | None:
     """μ of a composition of full-batch Gaussian mechanisms, μ² = Σ T/σ²; None of any other event.
 
-    Under ``replace_one`` μ is twice that. Discrete ones are near a Gaussian, and not as good.
+    Discrete ones are near a Gaussian mechanism and not as good, so it is None of them too. Under
+    ``replace_one``, where noise is stated over half of what moves, μ is twice that.
     """
     terms = terms_of(event)
     if not all_exact(terms):
@@ -122,8 +131,9 @@ def gaussian_mu(event: DpEvent) -> float | None:
 def terms_of(event: DpEvent) -> tuple[Term, ...]:
     """Flatten an event into terms that release something, equal ones joined.
 
-    One without noise has noise multiplier 0: no privacy. A ValueError says if skdp has no bound for
-    an event, or a number is out of range: it must never be read as a cheap one.
+    A mechanism without noise comes out with noise multiplier 0: no privacy. A ValueError says if
+    skdp has no bound for an event, or a number is out of range: it must never be read as a cheap
+    one.
     """
     # Terms are dataclasses and no tuples: a Gaussian term must never equal a posterior term.
     counts: dict[Any, int] = {}

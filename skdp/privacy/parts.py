@@ -1,11 +1,12 @@
 """`PartDpEvent`: a release that reads one part of the rows, and what the records of a part pay.
 
-A release that reads one part only is the same on data sets that differ in a record of another part.
-So of a list of releases a record pays for those that read its part and for those that read all
-rows; the largest of these compositions holds for all (docs/privacy.md §9; McSherry, SIGMOD 2009;
-Smith et al., *Making the Most of Parallel Composition in Differential Privacy*, PoPETs 2022). With
-several splits a record is in a part of each, so each choice of parts is looked at. Of one whose
-parts are read alone, every record could be in that part.
+Rows are split by a rule that does not look at them. A release that reads one part only is the same
+on data sets that differ in a record of another part, whatever earlier releases it makes use of. So
+of a list of releases a record pays for those that read its part and for those that read all rows;
+the largest of these compositions holds for all (docs/privacy.md §9; McSherry, *Privacy Integrated
+Queries*, SIGMOD 2009; Smith et al., *Making the Most of Parallel Composition in Differential
+Privacy*, PoPETs 2022). With several splits a record is in a part of each, so each choice of parts
+is looked at. Of one whose parts are read alone, every record could be in that part.
 
 >>> from dp_accounting.dp_event import ComposedDpEvent, GaussianDpEvent
 >>> from skdp.privacy import epsilon_of_event

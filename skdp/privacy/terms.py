@@ -1,9 +1,11 @@
 """Terms: the mechanisms that an event holds, each with what the accountants ask of it.
 
 A new kind of mechanism is a subclass of `Term` here and a reader of its event in
-`skdp.privacy.events`. What a kind does not define, an accountant has no bound for. Kairouz, Oh &
-Viswanath, IEEE Transactions on Information Theory 63, 2017; Bun & Steinke, *Concentrated
-Differential Privacy*, TCC 2016.
+`skdp.privacy.events`. What a kind does not define, an accountant has no bound for.
+
+The privacy loss of a pure ε is that of Kairouz, Oh & Viswanath (*The Composition Theorem for
+Differential Privacy*, IEEE Transactions on Information Theory 63, 2017), zero-concentrated privacy
+that of Bun & Steinke (*Concentrated Differential Privacy*, TCC 2016).
 """
 
 from __future__ import annotations
@@ -67,7 +69,10 @@ class Term:
         raise NoBoundError("only pure mechanisms add up in epsilon")
 
     def pld(self, relation: Relation, width: float, log_mass: float) -> PrivacyLossDistribution:
-        """Privacy loss on a grid; tails of mass exp(``log_mass``) count as a certain loss."""
+        """Privacy loss of one of the mechanisms, on a grid of a width.
+
+        The tails that are cut off, and counted as a certain loss, have the mass exp(``log_mass``).
+        """
         raise NoBoundError(f"'pld' has no bound for a {type(self).__name__}; use 'rdp'")
 
     def rdp(self, relation: Relation, selecting: bool) -> DpEvent:
@@ -187,7 +192,10 @@ class _PureTerm(Term):
         return self.n_mechanisms * self.bounds[0]
 
     def pld(self, relation: Relation, width: float, log_mass: float) -> PrivacyLossDistribution:
-        """Of randomised response of flip 1/(1 + e^ε), the worst ε-DP law (Kairouz et al. 2017)."""
+        """That of one bit of randomised response, which flips with probability 1/(1 + e^ε).
+
+        No ε-DP mechanism is easier to tell apart (Kairouz, Oh & Viswanath 2017).
+        """
         return privacy_loss_distribution.from_randomized_response(
             noise_parameter=2 / (1 + math.exp(min(self.bounds[0], 700.0))),
             num_buckets=2,
@@ -292,7 +300,10 @@ def all_exact(terms: Terms) -> TypeGuard[Sequence[GaussianTerm]]:
 
 
 def clt_mu(terms: Iterable[Term], relation: Relation) -> float:
-    """μ = q √Σ(e^{1/σ²} − 1) of the Gaussians (Bu et al. 2020): may understate, steers searches."""
+    """μ = q √Σ(e^{1/σ²} − 1) of the Gaussians among the terms (Bu et al. 2020).
+
+    It can understate; it also steers searches and grids.
+    """
     squares = (
         t.count
         * t.sampling_rate**2
@@ -306,9 +317,9 @@ def clt_mu(terms: Iterable[Term], relation: Relation) -> float:
 def fewer_levels(terms: Terms, relation: Relation) -> Terms:
     """Bring a noise schedule to so many noise levels that ε is within about 1 % of its limit.
 
-    Each Gaussian counts at a level at or below its own, so every bound is valid; the central-limit
-    value tells how many levels are enough. Plans of few noise multipliers are accounted as they
-    are.
+    Each Gaussian is accounted with a level at or below its noise multiplier, so every bound is
+    valid; the central-limit value tells how many levels are enough. A plan with few different noise
+    multipliers is accounted as it is.
     """
     n_levels = _MIN_LEVELS
     if len(terms) <= n_levels:

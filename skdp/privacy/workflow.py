@@ -79,8 +79,9 @@ def privacy_of(
     >>> model = DPVariationalLogisticRegression(classes=[0, 1], n_samples=4)
     >>> privacy_of(make_pipeline(BoundedScaler(lower=0, upper=120), model).fit(X, y)).valid
     True
-    >>> privacy_of(make_pipeline(StandardScaler(), model).fit(X, y)).unaccounted[0][-40:]
-    's; use DPStandardScaler or BoundedScaler'
+    >>> report = privacy_of(make_pipeline(StandardScaler(), model).fit(X, y))
+    >>> report.valid, report.unaccounted[0].split("; ")[1]
+    (False, 'use DPStandardScaler or BoundedScaler')
     """
     for one in (fitted, *others):
         if isinstance(one, type) or not (hasattr(one, "fit") or _statement(one)):
@@ -213,7 +214,7 @@ class _Visit:
 
 
 def _each_once(reports: list[PrivacyReport]) -> list[PrivacyReport]:
-    """What reports are composed of, where some share a release; repeats in one report count."""
+    """What reports are composed of: each release as often as the report that has it most often."""
     named = {id(one): one for report in reports for one in report._releases}
     most: Counter[int] = Counter()
     for report in reports:

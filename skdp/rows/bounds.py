@@ -59,7 +59,11 @@ class Carrier:
 
 
 class _Container(Carrier):
-    """Rows in a container of a library; copies and pickles (a pipeline's cache) keep the norm."""
+    """Rows in a container of a library; copies and pickles keep the norm.
+
+    No filter copies in this way, and scikit-learn does; a pipeline's cache, which pickles, must not
+    change what a fit does.
+    """
 
     _library: ClassVar[Any]  # the container's own class, known by name in a pickle
 

@@ -204,7 +204,10 @@ class Reading:
 
 @dataclass(frozen=True)
 class Work:
-    """Read a chunk again, and return its part of a sum over selected records; None of none."""
+    """Read a chunk again, and return its part of a sum: the records that it has of those selected.
+
+    None where it has none of them, unless an empty sum is asked for.
+    """
 
     reading: Reading = field(repr=False)
     build: Callable[[Any], Rows] = field(repr=False)

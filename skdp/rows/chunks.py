@@ -11,7 +11,8 @@ a matter of who adds up (docs/privacy.md, section 11). *First look*, before anyt
 chunk is read and checked as rows in memory are, and answers with its number of rows, what is public
 about them and a fingerprint, or with what is wrong. *Passes*, after the charge: each chunk is read
 again and compared, and its part of the sum is added in the order of a balanced tree. A chunk that
-cannot be read again, or holds other rows, ends the fit: a sum of the others would be another query.
+cannot be read again, or holds other rows, ends the fit, whose charge stands: a sum of the others
+would be another query than was charged.
 
 Tasks (`skdp.rows.chunk_tasks`) are pure functions of a chunk and of what they hold: parameters,
 released values and a step's key, which do not show in their repr. What goes wrong in them comes
@@ -288,7 +289,10 @@ def on_rows(
     *,
     empty: bool = False,
 ) -> Iterator[Any]:
-    """Yield what a function returns of each chunk with rows, or of each; errors name no chunk."""
+    """Yield what a function returns of each chunk that has rows, or of each.
+
+    Errors do not name the chunk: whether that is public is not known here.
+    """
     asked = tasks.Ask(lambda number, chunk: tasks.Seen(public=function(chunk)), empty)
     for found in rows.each(asked, numbers):
         if found is not None:

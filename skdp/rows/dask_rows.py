@@ -47,7 +47,10 @@ _SHARED = 4  # partitions whose graphs a task may be in, on average
 
 
 class Sealed:
-    """An object on its way to a worker: pickled where sent, opened where used, nowhere between."""
+    """An object on its way to a worker: pickled where it is sent from, opened where it is used.
+
+    Who hands on what was sent, as a scheduler does, does not open it.
+    """
 
     def __init__(self, value: Any, closed: tuple[tuple[str, ...], bytes] | None = None) -> None:
         self._value, self._closed = value, closed
@@ -121,7 +124,7 @@ class _Source(NamedTuple):
 
 
 class DaskRows(ChunkedRows):
-    """Rows, targets and persons in partitions of Dask; ``verbose`` counts what passes here."""
+    """Rows, targets and persons in partitions of Dask; ``verbose`` counts what comes here."""
 
     def __init__(self, X: Any, y: Any = None, groups: Any = None, *, verbose: int = 0) -> None:
         given = aligned({"X": X, "y": y, "groups": groups})

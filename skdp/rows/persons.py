@@ -40,8 +40,9 @@ class PersonUnit:
     """Public facts about persons, who have several rows each.
 
     A person's sum of terms that cancel is clipped to ``clip`` times the bound on one row's:
-    √((3k̄ + 1)/4) takes little, as scores nearly cancel where the model holds; a smaller one is
-    better where rows of a person are alike by chance alone, and biased where they are not.
+    √((3k̄ + 1)/4) takes little, as scores nearly cancel where the model holds, and is 1 where
+    persons have one row; a smaller one is better where rows of a person are alike by chance alone,
+    and biased where they are not.
     """
 
     n_groups: int | None  # None where nothing depends on it

@@ -157,8 +157,9 @@ class Rows(Protocol):
     def sum(self, term: Callable[[Any], Any], selection: Selection) -> Any:
         """Return the sum of a term over all records, a slice, or those with some numbers.
 
-        The term maps a batch to the sum over it, purely, once for each piece of the rows. Integers
-        add up to the same bits however rows are cut up; doubles within `BoundedSum.rounding`.
+        The term maps a batch of records to the sum over them, and must not depend on anything else
+        that changes: it is called once for each piece that the rows are in. Integers add up to the
+        same bits however the rows are cut up; doubles within `BoundedSum.rounding`.
         """
         ...
 
@@ -257,10 +258,11 @@ class LinearBatch(NamedTuple):
 class LinearRows:
     """The rows of a linear model, each of norm ≤ `row_bound`.
 
-    Of X (n, d) only batches are copied: scaled down to ``data_norm``, then with ``fit_intercept`` a
-    1 is appended; coded and sparse rows stay so. Targets (n, K) are cut to ``target_bounds``. With
-    ``starts`` (n_persons + 1,), where each person's rows begin, and all end, persons are the
-    records. Weights (n,) are cut to [0, 1]: no term grows, whatever the caller checked.
+    Of the features X (n, d) only batches are copied: they are scaled down to ``data_norm`` where
+    they exceed it, and then ``fit_intercept`` appends a 1; coded and sparse rows stay so. Targets
+    (n, K) are cut to ``target_bounds``. With ``starts`` (n_persons + 1,), where each person's rows,
+    which lie together, begin, and where all end, persons are the records. Weights (n,) of the terms
+    of rows are cut to [0, 1]: no term grows, whatever the caller checked.
 
     ``alone`` makes every bit of a row and its norm a function of that row alone, wherever it
     stands. Without ``kept``, for rows that fill the memory, the clipped copy is made a chunk at a

@@ -45,10 +45,25 @@ _SCHEDULES = {"constant": constant, "linear": linear, "cosine": cosine}
 def schedule(named: Any, learning_rate: float = 1.0, n_steps: int = 1000) -> Schedule:
     """Return a schedule by name, or a function of your own after a look at its values.
 
-    ``named`` is "constant", "linear" or "cosine", a callable from the share of the run that is
-    done, in [0, 1), to a factor ≥ 0, or a scheduler class of torch, or a `functools.partial` of
-    one, which starts from ``learning_rate`` and counts ``n_steps``. What is neither, or has factors
-    that are not numbers ≥ 0, or are all 0, is a ValueError.
+    Parameters
+    ----------
+    named : {"constant", "linear", "cosine"}, class or callable
+        A callable maps the share of the run that is done, in [0, 1), to a factor ≥ 0. Or a
+        scheduler class of torch, or a `functools.partial` of one.
+    learning_rate : float, default=1.0
+        Step size that such a scheduler starts from.
+    n_steps : int, default=1000
+        Number of steps of the run: those that such a scheduler counts.
+
+    Returns
+    -------
+    callable
+
+    Raises
+    ------
+    ValueError
+        If there is no such schedule, or its factors in a run of so many steps are not numbers ≥ 0,
+        or all 0.
     """
     known = ", ".join(map(repr, _SCHEDULES))
     what = f"one of {known}, a scheduler class of torch, or a function from [0, 1) to factors >= 0"
@@ -92,9 +107,16 @@ def _of_torch(make: Any, learning_rate: float, n_steps: int) -> Schedule:
 class PolynomialDecay:
     """Step sizes η_t = a(b + t)^−γ of Langevin dynamics (Welling & Teh 2011).
 
-    η_t = η_0 (1 + t/b)^−γ for t = 0, 1, …, with a = η_0 b^γ: ``initial`` is η_0 > 0, ``offset`` b >
-    0 is the number of steps after which the decay sets in, and ``exponent`` is γ in [0, 1], 0 for a
-    constant step size.
+    Written as η_t = η_0 (1 + t/b)^−γ for t = 0, 1, …, so that a = η_0 b^γ.
+
+    Parameters
+    ----------
+    initial : float
+        η_0 > 0.
+    offset : float
+        b > 0: number of steps after which the decay sets in.
+    exponent : float
+        γ in [0, 1]; 0 is a constant step size.
     """
 
     initial: float
@@ -112,7 +134,10 @@ class PolynomialDecay:
 
 
 def step_sizes(learning_rate: Callable[[int], float], n_steps: int) -> tuple[float, ...]:
-    """Return η_0, …, η_{T−1} of a function of t; a ValueError unless finite, > 0, not rising."""
+    """Return η_0, …, η_{T−1} of a function of the step t, which must be positive and never rise.
+
+    Raises ValueError if they rise, are not finite numbers > 0, or are not a function of the step.
+    """
     what = "a function of the step t = 0, 1, ... whose values are numbers > 0 that never rise"
     remedy = "e.g. skdp.schedules.PolynomialDecay(initial=2.0, offset=100, exponent=0.55)"
     try:

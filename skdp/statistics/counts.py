@@ -82,7 +82,8 @@ random_state
     Returns
     -------
     PrivateStatistic
-        Integers ≥ 0 as floats, or sums of weights, by column. The interval is for the data set's.
+        Integers ≥ 0 as floats, or with weights their sum, one for each column. The interval is for
+        the data set's.
 
     Raises
     ------

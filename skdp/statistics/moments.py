@@ -60,7 +60,10 @@ class Share(NamedTuple):
         return s - off if below > above else s + off
 
     def interval(self, alpha: float, variance: float | None = None) -> tuple[float, float]:
-        """Shares that a test of level α keeps; a population's by a bound on the variance of t/G."""
+        """All shares that a test of level α does not reject; those of a population by a variance.
+
+        The variance is a bound of that of t/G.
+        """
         rows = self.n or max(1.0, (self.up + self.down + 5 * self.scale) / self.grid)
 
         def p_value(s: np.ndarray) -> np.ndarray:
@@ -218,7 +221,8 @@ def dp_mean(
     values : array-like of shape (n,) or (n, d)
         Numbers, NaN where one is missing: it counts nowhere. They are clipped to the bounds.
     lower, upper : float or array-like of shape (d,)
-        Declared bounds, public, finite, lower < upper, by column or for all; the noise is ∝ width.
+        Declared bounds, public, finite, lower < upper; a number holds for every column. The noise
+        is in proportion to their distance.
     epsilon : float
         ε in [1e-6, 50], of all columns together.
     neighboring_relation : {"zero_out", "add_or_remove_one", "replace_one"}, default="zero_out"

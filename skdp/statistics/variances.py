@@ -83,7 +83,8 @@ sample_weight, max_sample_weight, level, random_state
     Returns
     -------
     PrivateStatistic
-        The variance of each column, over n or the sum of weights. The interval is the data set's.
+        The variance of each column, divided by n, or by the sum of the weights. The interval is for
+        the data set's.
 
     Raises
     ------

@@ -139,7 +139,10 @@ class ColumnsConfig(GaussianRun):
         return self.n_stages / STAGES * self.shares[0] + self.shares[1] + COUNT_SHARE
 
     def shared(self, mu: float) -> ColumnsConfig:
-        """Return the run with the shares for a GDP budget; no cells where noise would hide any."""
+        """Return the same run with the shares that suit a GDP budget, of rows of weight 1.
+
+        Cells are not asked for where their noise would hide what lies in any of them.
+        """
         unit = self.of_rows / (mu * max(self.n_rows, 1))
         of_cells = unit * math.sqrt(sum(self.numbers) * STAGES / CELLS_SHARE)
         of_moments = unit * MomentsSum((), (), self.numbers, self.norm).record_bound

@@ -24,8 +24,8 @@ class Design:
     - ``longest``: R, norm of a row with its 1, above which it counts less in Σ w z zᵀ.
     - ``usual``: norm of a usual row without its 1.
     - ``standardised``: whether means and spreads of the columns were released before.
-    - ``model``: of which columns are features: effects have their prior in declared units then,
-      whatever the spread of a column is.
+    - ``model``: the additive model whose features the columns are, or None; effects then have
+      their prior in declared units, whatever the spread of a column is.
     """
 
     data_norm: float

@@ -33,7 +33,8 @@ class Along(NamedTuple):
     ) -> tuple[np.ndarray, np.ndarray]:
         """Precision (K, D, D), and its product with the mean (K, D), of the likelihood of θ.
 
-        H are slopes (K, D, D) of n rows, noise is of scores, scatter Σ s sᵀ (K, D, D); None is κH.
+        H are slopes (K, D, D) of n rows, the noise is that of scores, in a unit, and the scatter
+        Σ s sᵀ (K, D, D); None is κH.
         """
         g, usual = self.scores, H.mean(axis=0)
         q = self.bent(usual, noise)
@@ -73,8 +74,10 @@ class Draws(NamedTuple):
     def point(self, H: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """A point θ̂, and the covariance that the logits of rows have (docs/derivations.md).
 
-        Draws count as H̄^{-½} H^{½} θ: one with logits of variance v counts 1/(1 + πv/8) times in
-        covariances, and by the root of this in the mean, θ̂, whose own covariance has all alike.
+        Draws count as H̄^{-½} H^{½} θ, whose logits vary over usual rows as much as those of θ over
+        the rows of the draw. Laws with logits of a variance v count 1/(1 + πv/8) times in the
+        covariance of logits, and by the root of this in the mean, which is θ̂; its own covariance
+        has all draws alike.
         """
         D, usual = H.shape[-1], H.mean(axis=0)
         weight = root(usual[None], -0.5) @ root(H, 0.5)

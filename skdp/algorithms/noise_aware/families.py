@@ -32,7 +32,8 @@ def alone(chunk: LinearBatch, weights: np.ndarray) -> np.ndarray:
 class Cut(NamedTuple):
     """What rows count, whatever their targets: w = min(1, C/(‖z‖ m), R²/‖z‖²).
 
-    m is the largest score of a row, C > 0 bounds its term of a score, R² > 0 that of Σ w z zᵀ.
+    m is the largest score of a row; C > 0 bounds a row's term of a score, and R² > 0 its share of
+    Σ w z zᵀ.
     """
 
     clip_norm: float

@@ -1,8 +1,9 @@
 """What a noisy symmetric matrix tells of the positive one behind it (docs/derivations.md).
 
 A released matrix is M = A + s W, W with independent normal entries of variance 1 beside the
-diagonal and 2 on it. Axes of A are uniform, the logarithms of its eigenvalues normal, with a left
-tail no steeper than λ^⅕, because columns that nearly determine each other are common.
+diagonal and 2 on it: a law that rotations leave alone. So is the prior: axes of A are uniform, the
+logarithms of its eigenvalues normal, with a left tail no steeper than λ^⅕, because columns that
+nearly determine each other are common.
 """
 
 from __future__ import annotations

@@ -82,6 +82,7 @@ class Posterior:
         return replace(q, short_rows=self._short(), n_found=self._told())
 
     def _law(self, own: Along) -> Law:
+        """Draw θ along a contrast."""
         config, unit = self.config, self.state.scales[-1] if self.config.family.extra else 1.0
         given = config.prior_scale and config.prior_scale / unit
         H, slope = self._slopes(own)
@@ -253,7 +254,10 @@ class Posterior:
         return own._replace(of_normal=bent), H + change * Hu[:, :, None] * Hu[:, None, :]
 
     def _scatter(self, own: Along, H: np.ndarray) -> np.ndarray:
-        """Draws of Σ s sᵀ (K, D, D) as measured; where noise hides it, no less than the model's."""
+        """Draws of Σ s sᵀ (K, D, D), of scores as they were measured.
+
+        In units of what the model says of it; where the noise hides it, it is not below that.
+        """
         assert self.state.scatter is not None
         usual, unit = own.sampling * H.mean(axis=0), self.state.units[-1] ** 2
         half, back = (root(usual[None], power)[0] for power in (0.5, -0.5))

@@ -6,7 +6,8 @@
   axes (Zellner's g-prior): where columns nearly determine each other, effects are large and
   opposite, which a alone takes for impossible.
 
-τ, for each block, and β have half-Cauchy priors, by which logits vary as much for any number d.
+τ, for each block of columns, and β have half-Cauchy priors, of scales that let the logits of usual
+rows vary as much whatever the number d of columns is.
 """
 
 from __future__ import annotations

@@ -56,7 +56,11 @@ class Standardise:
 
 @dataclass(frozen=True, kw_only=True)
 class StandardisedConfig:
-    """Public facts of a run on columns that are scaled as ``released``, or by their bounds."""
+    """Public facts of a run on standardised columns.
+
+    With ``released`` their moments are released; without, they are scaled to [-1, 1] by their
+    bounds.
+    """
 
     columns: ColumnsConfig
     fit: Any

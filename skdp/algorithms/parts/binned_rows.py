@@ -8,8 +8,8 @@ rows are in a few bins. Rows are drawn by their codes:
    numbers, and p is found by least squares with p ≥ 0, Σ p = 1 and a normal prior around equal
    shares, of the deviation under which the noisy entries are likeliest. Draws solve the same with
    noise added anew to entries and to the prior's mean (Orieux, Féron, Giovannelli 2012), which
-   gives the posterior exactly where no p_b is 0. Of M points codes have their shares; only their
-   order is open.
+   gives the posterior exactly where no p_b is 0. Of M points, codes are as many as their shares
+   say, and only their order is open.
 2. Columns of numbers, whose first feature ascends from bin to bin, are in the order of normal
    variables, whose correlations are those that give the first features the correlations they are
    found to have (a Gaussian copula). Other columns are in random order.
@@ -57,7 +57,8 @@ class BinnedRows:
     - ``found``: Ã/n, (D, D), with noise of ``scale`` s > 0 on the diagonal and s/√2 beside it.
     - ``tables``: features of each bin, (bins, features), of each column in turn, and of each pair.
     - ``one``: what an intercept has in the place of 1, the last feature.
-    - ``pairs``: which columns the last tables are of; rows are bins of one by the other's.
+    - ``pairs``: which columns the last tables are of, whose rows are bins of the one by bins of the
+      other.
     """
 
     found: np.ndarray
@@ -143,7 +144,10 @@ class BinnedRows:
         return axes, np.maximum(values, LEAST * values[:, -1:])
 
     def points(self, generator: Generator | None = None) -> np.ndarray:
-        """Likeliest points (M, D), in an order that never changes, or some that are possible."""
+        """Likeliest points (M, D), or with a generator a draw from those that are possible.
+
+        Without a generator, their order is always the same.
+        """
         M = max(LEAST_POINTS, POINTS_PER_FEATURE * len(self.found))
         order_of = generator or np.random.default_rng(0)
         both = zip(self.shares(generator), self.tables, strict=False)  # pairs have no shares

@@ -112,7 +112,10 @@ class GaussianRun:
         return dp_sgd_event(sigmas, self.sampling.rate)
 
     def calibrated(self, budget: Budget) -> Self:
-        """Return the run with the least noise that affords a budget: of integers a little more."""
+        """Return the same run with the least noise that affords a budget.
+
+        Discrete Gaussian noise needs a little more of it than Gaussian noise does.
+        """
         factor = budget.factor(self.units, self.sampling.rate)
         config = replace(self, noise_multiplier=factor)
         if not self.secure:
@@ -219,8 +222,9 @@ def far_below(
 ) -> float | None:
     """Root mean square norm of the features, if that is clearly far below their bound.
 
-    ``trace`` is Σ‖x‖² of rows with their intercept, over the squared bound of these, with its
-    ``noise``; ``found`` a noisy number of rows and its noise: it may be far from the declared one.
+    ``trace`` is a noisy Σ‖x‖² of rows with their intercept, over the squared bound of these, and
+    ``noise`` its standard deviation; ``found`` is a noisy number of rows and that of its noise.
+    Where the number is private, it may be far from the one that was declared.
     """
     n = float(config.n_rows)
     if found is not None and not check_relation(config.neighboring_relation).n_is_public:
@@ -244,7 +248,10 @@ LOUD = 4.0  # standard deviations of noise beyond which a count is one
 
 
 def mean_logarithm(counts: np.ndarray, noise: float) -> tuple[float, float]:
-    """Mean and variance of ln e, uniform in each exponent of noisy counts; 0 if all are noise."""
+    """Mean and variance of ln e from noisy counts of e by binary exponent, as if uniform in each.
+
+    Both are 0 where all counts are dominated by noise.
+    """
     sure = np.where(counts > LOUD * noise, counts, 0.0)
     if not sure.any():
         return 0.0, 0.0
@@ -259,7 +266,8 @@ BEYOND = 0.05  # of the targets, at most, are larger than their unit
 def unit_of(counts: np.ndarray, noise: float) -> float | None:
     """Power of two that all but a few targets are below, from noisy counts by binary exponent.
 
-    Targets of one scale have two or three. None where no two neighbours exceed their noise.
+    Targets of one scale have two or three exponents. None where no two neighbours hold more than
+    their noise may.
     """
     pairs = counts[:-1] + counts[1:]
     most = int(pairs.argmax())

@@ -7,8 +7,8 @@ Laplace's approximation by Gauss–Newton steps, one for each of several beliefs
 a τ each from a grid of evidence. How well it fits is measured by the effective size of draws from
 it under their weights (A. Kong, *A Note on Importance Sampling using Standardized Weights*, 1992).
 Where that is low, Hamiltonian Monte Carlo (R. M. Neal, *MCMC using Hamiltonian dynamics*, 2011)
-goes on from these very draws, with τ drawn in between; short chains do, as they start where they
-end.
+goes on from these very draws, with τ drawn in between; short chains are enough, because they start
+where they are to end.
 """
 
 from __future__ import annotations
@@ -66,7 +66,10 @@ class Laplace(NamedTuple):
 
 @dataclass(frozen=True)
 class Given:
-    """Statistics s (B, D) of B beliefs, noise variance ν²; V is the model's where it is None."""
+    """A statistic s (B, D) under B beliefs about the rows, and its noise variance ν².
+
+    ``scatter`` is V, (B, D, D); None is that of the model.
+    """
 
     rows: LogitRows
     statistic: np.ndarray
@@ -150,7 +153,8 @@ def pooled(
 ) -> Found:
     """Pool over beliefs, with a τ each: Laplace's approximations, or chains where these are off.
 
-    ``start`` (B, D) is near the modes, ``scales`` (B, blocks) are τ; ``chains`` if affordable.
+    ``start`` (B, D) is near the modes, ``scales`` (B, blocks) are the τ of each; ``chains`` says
+    whether chains are affordable.
     """
     precision = prior.precision(scales)
     found = given.laplace(given.laplace(start, precision, 3).mode, precision, 2)

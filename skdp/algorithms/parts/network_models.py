@@ -52,7 +52,11 @@ class PrivateRows(NamedTuple):
 
 
 class ModuleTrial(NamedTuple):
-    """Way to take per-record gradients, number of trained parameters, memory of one more record."""
+    """What a trial of a module on synthetic records found.
+
+    How per-record gradients are taken, the number of trained parameters, and about how much memory
+    the gradients of one more record take.
+    """
 
     method: str
     n_parameters: int
@@ -62,7 +66,8 @@ class ModuleTrial(NamedTuple):
 class NetworkModel:
     """Any module, which is copied, by book-keeping or vmap; see `try_out`.
 
-    It runs on a device, or where its parameters are, in bfloat16 if mixed, on ``dtype`` records.
+    It runs on a device, or where its parameters are, in bfloat16 with mixed precision. ``dtype`` is
+    that in which it takes records.
     """
 
     max_rows = math.inf

@@ -185,7 +185,10 @@ class ModelUpdate:
         return max(0, (self._config.n_walk - 1) // 2)
 
     def decay(self, step: int) -> float:
-        """Decay to 2 % without noise; with it steps are constant, short in a linearised tail."""
+        """Decay to 2 % without noise; with it steps are constant, and the average settles.
+
+        They are short in the tail that a posterior is linearised in.
+        """
         config = self._config
         if config.noise_multiplier > 0.0:
             return TAIL_RATE if config.n_curvature_steps and step >= self.tail_start else 1.0

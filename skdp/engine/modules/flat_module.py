@@ -52,8 +52,8 @@ class Use(NamedTuple):
 class FlatModule:
     """A private copy of a module whose trained parameters are one flat vector.
 
-    Parameters with ``requires_grad=False`` stay as they are, on a device or where they are. In
-    mixed precision forward passes run in bfloat16; norms and sums do not.
+    Parameters with ``requires_grad=False`` stay as they are. The copy lives on a device, or where
+    the parameters are. In mixed precision forward passes run in bfloat16; norms and sums do not.
     """
 
     def __init__(
