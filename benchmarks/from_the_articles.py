@@ -2,7 +2,7 @@
 
     python benchmarks/from_the_articles.py
 
-writes docs/_static/articles; benchmarks/dp_sgld_mnist.py draws that of the last section.
+writes docs/_static/articles; docs/dp_sgld_mnist.py draws that of the last section.
 """
 
 import os

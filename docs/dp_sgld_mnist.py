@@ -1,6 +1,6 @@
 """DP-SGLD on MNIST at ε = 0.5, after Knolle et al. (2021): accuracy, calibration error, a picture.
 
-    python benchmarks/dp_sgld_mnist.py
+    python docs/dp_sgld_mnist.py
 
 MNIST is ``mnist/mnist.npz`` (``x_train, y_train, x_test, y_test``) under ``SKDP_DATA``.
 docs/from_the_articles.md shows this file.
@@ -46,5 +46,5 @@ p = chain.predict_proba(X_test)
 right = p.argmax(axis=1) == y_test
 print(f"accuracy {right.mean():.4f}, ECE {expected_calibration_error(y_test, p):.4f}")
 CalibrationDisplay.from_predictions(right, p.max(axis=1), n_bins=10, name="DP-SGLD, ε = 0.5")
-pictures = Path(__file__).parents[1] / "docs" / "_static" / "articles"
+pictures = Path(__file__).parent / "_static" / "articles"
 plt.savefig(pictures / "mnist_calibration.svg")
