@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import abc
-import builtins
 import copyreg
 import dis
 import functools
@@ -168,18 +167,13 @@ _INSTALLED = tuple(
     sysconfig.get_path(name) + os.sep for name in ("purelib", "platlib", "stdlib", "platstdlib")
 )
 
-NAMES_MORE = {  # than what the code of a function names
-    "__import__", "breakpoint", "compile", "eval", "exec", "globals", "input", "locals", "open",
-    "vars",
-}  # fmt: skip
-
 _NOT_ENCODED = {
     "__annotations__", "__builtins__", "__code__", "__doc__", "__globals__", "_getframe",
     "currentframe", "f_globals", "import_module",
 }  # fmt: skip
 
-READ_MORE = (  # whatever name they are called by
-    *(getattr(builtins, name) for name in sorted(NAMES_MORE)),
+READ_MORE = (  # than what the code of a function names, by whatever name they are called
+    __import__, breakpoint, compile, eval, exec, globals, input, locals, open, vars,
     importlib.import_module, inspect.currentframe, inspect.stack, sys._getframe,
 )  # fmt: skip
 

@@ -169,8 +169,6 @@ class _Walk:
             self._text("global", name)
             if name in function.__globals__:
                 self.add(function.__globals__[name], names)
-            elif name in kinds.NAMES_MORE:
-                raise kinds.refused(f"a function that calls {name}")
             elif name in known:
                 self._text("builtin")
                 self.add(known[name], names)

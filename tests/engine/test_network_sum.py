@@ -2,6 +2,7 @@
 
 import copy
 import functools
+from types import SimpleNamespace
 from unittest import mock
 
 import numpy as np
@@ -277,6 +278,13 @@ def test_layers_keep_no_more_than_what_is_quick_unless_told_otherwise(
     rows = NetworkRecords(np.ones((13, 6)), np.zeros(13, dtype=int), flat.flat)
     rows.sum(lambda batch: total(model.start, batch), slice(None))
     assert seen == pieces
+
+
+def test_a_device_works_on_as_many_records_as_it_has_room_for():
+    flat = SimpleNamespace(nbytes=2**20, device=torch.device("cuda"))
+    for of_record, most in ((2**20, 2**11), (0, 2**12), (2**40, 1), (2**10, 4092)):
+        # Outputs of layers, and a gradient of each record, in 4 GiB.
+        assert FlatModule.rows_at_once(SimpleNamespace(flat=flat), of_record) == most
 
 
 class Greedy(nn.Module):

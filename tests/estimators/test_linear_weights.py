@@ -323,19 +323,19 @@ class TestFits:
         with refused("None for rows in chunks"):
             model("logistic", 1.0).fit(chunks, sample_weight=np.ones(N))
 
-    def test_the_posterior_is_of_what_the_weights_come_to(self):
+    @pytest.mark.parametrize("name", ["logistic", "additive"])
+    def test_the_posterior_is_of_what_the_weights_come_to(self, name):
         # By a noisy sum of them: nobody declares it.
         rng = np.random.default_rng(1)
         rows = rng.uniform(-1, 1, (20000, 2))
-        y = rng.random(20000) < 1 / (1 + np.exp(4 - 3 * rows[:, 0]))
-        facts = {"classes": [False, True], "n_samples": 20000}
+        y = (rng.random(20000) < 1 / (1 + np.exp(4 - 3 * rows[:, 0]))).astype(int)
         for weight in (0.25, 4.0):
-            given = {"max_sample_weight": max(1.0, weight)}
+            given = {"n_samples": 20000, "max_sample_weight": max(1.0, weight)}
             with fixed_streams():
                 found, exact = (
-                    DPVariationalLogisticRegression(epsilon, **facts, **given)
+                    model(name, epsilon, **given)
                     .fit(rows, y, sample_weight=np.full(20000, weight))
-                    .covariance_
+                    ._posterior.covariance
                     for epsilon in (40.0, INF)
                 )
             ratio = np.sqrt(np.diag(found) / np.diag(exact))

@@ -1952,8 +1952,8 @@ SECTIONS = {
 -before[0] == 0 and _imports(step.argval)
 +True
 --- fitting/object_mac.py; tests/test_object_mac.py
-@@ _Walk._function: functions may call what names anything
--name in kinds.NAMES_MORE
+@@ _Walk._named: functions may call what names anything
+-any((value is one for one in kinds.READ_MORE))
 +False
 --- fitting/checkpoint.py; tests/estimators/test_checkpoint.py
 @@ Checkpoint._seen: a step that is made again may have another sum

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from skdp.rows.records import Selection, copied, selected_rows
 
-_ON_DEVICE = 2**32  # bytes of rows of which a device has a copy
+_ROWS_ON_DEVICE = 2**32  # bytes of rows of which a device has a copy
 
 
 class NetworkRecords:
@@ -60,7 +60,7 @@ class NetworkRecords:
         index = slice(rows.start, rows.stop) if isinstance(rows, range) else rows
         weights = None if self._weights is None else self._weights[index]
         self._n_pieces += 1
-        if self._n_pieces == 2 and self._device.type != "cpu" and self._X.nbytes <= _ON_DEVICE:
+        if self._n_pieces == 2 and self._device.type != "cpu" and self._X.nbytes <= _ROWS_ON_DEVICE:
             self._move()
         if isinstance(self._X, Tensor):
             at = index if isinstance(index, slice) else torch.from_numpy(index).to(self._device)
