@@ -315,14 +315,10 @@ class VariationalUpdate:
         mean = state.mean + decay * config.learning_rate * direction
         spread = family.update(state.spread, parts[-1], state.eta, decay)
 
-        state = state._replace(mean=mean, spread=spread, eta=next(self._etas), moments=moments)
-        if step < config.n_steps // 2:
-            return state
-        return state._replace(
-            mean_sum=state.mean_sum + mean,
-            spread_sum=state.spread_sum + family.numbers(spread),
-            n_averaged=state.n_averaged + 1,
-        )
+        sums = state.mean_sum, state.spread_sum, state.n_averaged
+        if step >= config.n_steps // 2:
+            sums = sums[0] + mean, sums[1] + family.numbers(spread), sums[2] + 1
+        return DPVIState(mean, spread, next(self._etas), moments, *sums)
 
     def decay(self, step: int) -> float:
         """Constant steps under noise, where the average settles; without, they decay to 2 %."""

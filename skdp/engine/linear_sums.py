@@ -91,7 +91,8 @@ class LinearClippedSum(RowSum):
         norms = np.sqrt(row_sums(r * r))
         if self.largest_residual is not None:
             norms = np.maximum(norms, self.largest_residual(logits))
-        return shortened(r, norms * chunk.norms, chunk, self.clip_norm)
+        norms *= chunk.norms
+        return shortened(r, norms, chunk, self.clip_norm)
 
 
 def shortened(

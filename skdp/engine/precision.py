@@ -20,9 +20,9 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from functools import cache
-from threading import Lock
+from threading import Lock, local
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -79,6 +79,7 @@ def _knobs(torch: Any) -> list[_Knob]:
 
 
 _lock, _users, _before = Lock(), 0, []
+_own = local()  # what a thread holds of this
 
 
 def _read(knob: _Knob) -> Any:
@@ -100,14 +101,65 @@ def _full_precision(torch: Any) -> Iterator[None]:
                 if _read(knob) not in knob.full:
                     knob.set(knob.full[0])
         _users += 1
+    _own.is_full = True
     try:
         yield
     finally:
+        _own.is_full = False
         with _lock:
             _users -= 1
             for knob, value in () if _users else _before:
                 if _read(knob) != value:
                     knob.set(value)
+
+
+@contextmanager
+def _small_numbers(torch: Any) -> Iterator[None]:
+    """Flush none of this thread to 0."""
+    told = torch.set_flush_denormal(False)
+    try:
+        yield
+    finally:
+        if told:
+            torch.set_flush_denormal(True)
+
+
+@cache
+def _autocast_devices(torch: Any) -> list[str]:
+    """Devices that this version knows."""
+    found = []
+    for device in _DEVICES:
+        with suppress(RuntimeError):
+            torch.is_autocast_enabled(device)
+            found.append(device)
+    return found
+
+
+def _missing() -> list[AbstractContextManager[Any]]:
+    """Blocks that this thread still needs: none inside of one, unless something was changed."""
+    found: list[AbstractContextManager[Any]] = []
+    # An error, or a warning, would tell of the value of one record, and after the charge.
+    if {*np.geterr().values()} != {"ignore"}:
+        found.append(np.errstate(all="ignore"))
+    special: Any = sys.modules.get("scipy.special")
+    if hasattr(special, "errstate") and {*special.geterr().values()} != {"ignore"}:
+        found.append(special.errstate(all="ignore"))
+    torch: Any = sys.modules.get("torch")
+    if not hasattr(torch, "backends"):  # not imported, or not yet as a whole
+        return found
+    if not getattr(_own, "is_full", False):
+        found.append(_full_precision(torch))
+    if torch.is_inference_mode_enabled():  # makes tensors that no gradient can be had of
+        found.append(torch.inference_mode(False))
+    if not torch.is_grad_enabled():
+        found.append(torch.enable_grad())
+    if torch.empty(0).device.type != "cpu":
+        found.append(torch.device("cpu"))
+    devices = filter(torch.is_autocast_enabled, _autocast_devices(torch))
+    found += [torch.autocast(device, enabled=False) for device in devices]
+    if _TINY * 1.0 == 0.0:
+        found.append(_small_numbers(torch))
+    return found
 
 
 @contextmanager
@@ -120,34 +172,14 @@ def strict() -> Iterator[None]:
     is left. Settings of the process are so for other threads too, until the last block ends.
     """
     with ExitStack() as stack:
-        # An error, or a warning, would tell of the value of one record, and after the charge.
-        stack.enter_context(np.errstate(all="ignore"))
-        special: Any = sys.modules.get("scipy.special")
-        # SciPy's takes a third of all of this: only where it is not so already, by a block around.
-        if hasattr(special, "errstate") and {*special.geterr().values()} != {"ignore"}:
-            stack.enter_context(special.errstate(all="ignore"))
-        torch: Any = sys.modules.get("torch")
-        if not hasattr(torch, "backends"):  # not imported, or not yet as a whole
-            yield
-            return
-        stack.enter_context(_full_precision(torch))
-        # A caller's inference mode makes tensors that no gradient can be had of.
-        stack.enter_context(torch.inference_mode(False))
-        stack.enter_context(torch.enable_grad())
-        if torch.empty(0).device.type != "cpu":
-            stack.enter_context(torch.device("cpu"))
-        for device in _DEVICES:
-            with suppress(RuntimeError):  # of a device that this version does not know
-                if torch.is_autocast_enabled(device):
-                    stack.enter_context(torch.autocast(device, enabled=False))
-        if _TINY * 1.0 == 0.0 and torch.set_flush_denormal(False):
-            stack.callback(torch.set_flush_denormal, True)
+        for block in _missing():
+            stack.enter_context(block)
         yield
 
 
 def strictly(clipped_sum: Callable[[Any, Any], Any], theta: Any, batch: Any) -> Any:
     """Return a sum at θ over a batch, wherever that is, in full precision."""
-    with strict():
+    with strict() if _missing() else nullcontext():
         return clipped_sum(theta, batch)
 
 

@@ -175,7 +175,7 @@ class NetworkEstimator(PosteriorDraws, NetworkParameters):
             return said
         rows = _doubts.synthetic_rows(plan.facts.features)
         # Synthetic rows have no names, which scikit-learn would warn of where the fit's have.
-        chain = networks.outputs(self.module_, self._posterior.members, rows, double=True)
+        chain = networks.outputs(self.module_, self._posterior.members, rows, double=False)
         return self._doubted(rows, released, np.concatenate(list(chain), axis=1))
 
     def _doubted(self, rows: np.ndarray, released: Trained, chain: np.ndarray) -> tuple[str, ...]:

@@ -174,7 +174,7 @@ class NetworkRegressor(R2Mixin, NetworkEstimator):
 
     def _doubted(self, rows: np.ndarray, released: Trained, chain: np.ndarray) -> tuple[str, ...]:
         parameters = released.posterior.sample(_doubts.N_DRAWS, np.random.RandomState(0))
-        outputs = networks.outputs(self.module_, parameters, rows, double=True)
+        outputs = networks.outputs(self.module_, parameters, rows, double=False)
         draws = np.concatenate(list(outputs), axis=1)
         return _doubts.of_outputs(draws, bounded=self.target_bounds is not None, chain=chain)
 

@@ -6,13 +6,13 @@ docs/design.md). The config inside a plan is the very object that runs (law 2).
 
 from __future__ import annotations
 
-import copy
+import pickle
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from skdp.fitting.streams import Streams
-from skdp.rows.persons import PersonUnit
+from skdp.rows.persons import Persons, PersonUnit
 
 if TYPE_CHECKING:
     from dp_accounting.dp_event import DpEvent
@@ -276,7 +276,19 @@ _PLAIN = frozenset([int, float, str, bool, type(None)])
 
 _MOST_PLANS, _MOST_REMEMBERED = 256, 1000  # plans that are kept, and columns or labels of one
 
-PLANS: dict[tuple, FitPlan] = {}
+PLANS: dict[tuple, bytes] = {}  # pickled, of which copies are made more quickly
+
+
+def _frozen(value: Any) -> tuple:
+    """Return a parameter and all in it, types included; TypeError where an object could change."""
+    kind = type(value)
+    if kind in _PLAIN:
+        return kind, value
+    values = vars(value) if kind is Persons else value
+    if kind not in (dict, list, tuple, range, Persons) or len(values) > _MOST_REMEMBERED:
+        raise TypeError
+    values = [*values, *values.values()] if isinstance(values, dict) else values
+    return kind, *map(_frozen, values)
 
 
 def _plan_key(estimator: Any, facts: PublicFacts) -> tuple | None:
@@ -289,14 +301,11 @@ def _plan_key(estimator: Any, facts: PublicFacts) -> tuple | None:
         return None
     if max(facts.n_features or 0, facts.n_outputs or 0) > _MOST_REMEMBERED:
         return None
-    parts: list[Any] = [type(estimator), facts]
-    for name, value in estimator.get_params(deep=False).items():
-        values = tuple(value) if isinstance(value, list | tuple | range) else (value,)
-        kinds = tuple(map(type, values))
-        if not _PLAIN.issuperset(kinds) or len(values) > _MOST_REMEMBERED:
-            return None
-        parts += [name, type(value), kinds, values]
-    return tuple(parts)
+    try:
+        parameters = _frozen(estimator.get_params(deep=False))
+    except (TypeError, RecursionError):
+        return None
+    return type(estimator), facts, parameters
 
 
 def remembered(estimator: Any, facts: PublicFacts, make: Callable[[], FitPlan]) -> FitPlan:
@@ -306,11 +315,12 @@ def remembered(estimator: Any, facts: PublicFacts, make: Callable[[], FitPlan]) 
     Two fits that share a report count as one release.
     """
     key = _plan_key(estimator, facts)
-    plan = None if key is None else PLANS.get(key)
+    if key is None:
+        return make()
+    plan = PLANS.get(key)
     if plan is None:
-        plan = make()
-        if key is not None:
-            while len(PLANS) >= _MOST_PLANS:
-                PLANS.pop(next(iter(PLANS)), None)
-            PLANS[key] = plan
-    return copy.deepcopy(plan)
+        plan = pickle.dumps(make(), pickle.HIGHEST_PROTOCOL)
+        while len(PLANS) >= _MOST_PLANS:
+            PLANS.pop(next(iter(PLANS)), None)
+        PLANS[key] = plan
+    return pickle.loads(plan)

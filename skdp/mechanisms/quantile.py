@@ -312,11 +312,17 @@ class QuantileMechanism(Mechanism[float]):
             records = records[order]
             each, shares = integer_weights(there, starts, weights)
             weight = np.concatenate([[0], np.cumsum(each[counted[there]][order])])
-        # A stable sort merges what is sorted.
-        first = np.sort(np.concatenate([[0], records, records + 1]), kind="stable")
-        first = first[(np.diff(first, prepend=-1) > 0) & (first <= self._grid)]
-        below = weight[np.searchsorted(records, first, side="left")]
-        up_to = weight[np.searchsorted(records, first, side="right")]
+        # Ranks change at each value and at the next point, which may be the next value.
+        ends = np.flatnonzero(np.diff(records, append=-1)) + 1
+        begins, found = ends - np.diff(ends, prepend=0), records[ends - 1]
+        apart = np.diff(found, append=self._grid + 1) > 1
+        new = np.stack([np.full(len(found), True), apart], axis=1)
+        lead = np.zeros(int(not np.any(found[:1] == 0)), dtype=np.int64)
+        first, low, high = (
+            np.concatenate([lead, np.stack(pair, axis=1)[new]])
+            for pair in ((found, found + 1), (begins, ends), (ends, ends))
+        )
+        below, up_to = weight[low], weight[high]
         # Misses in units of RANK / shares, in two parts of which 64 bits hold each.
         whole, rest = divmod(self._share * int(weight[-1]), _HALF)
         over, under = ((x * _HALF - whole) * float(_HALF) - rest for x in (below, up_to))

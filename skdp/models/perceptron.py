@@ -175,21 +175,22 @@ def outputs(
     Perceptrons run under all vectors of trained parameters at once, others under one after the
     other, in double precision if asked to. Rows are 64-bit integers, or of the parameters' type.
     """
-    module = copy.deepcopy(module).eval()
+    if not (at_once := is_perceptron(module)):
+        module = copy.deepcopy(module).eval()
     trained = [p for p in module.parameters() if p.requires_grad]
     shapes, like = [p.shape for p in trained], trained[0]
-    widest = max(map(len, trained)) if is_perceptron(module) else 0
-    size = max(1, _ENTRIES // (widest * len(vectors))) if widest else _ROWS
+    size = max(1, _ENTRIES // (max(map(len, trained)) * len(vectors))) if at_once else _ROWS
     flat = torch.from_numpy(np.ascontiguousarray(vectors)).to(like.device, like.dtype)
     if double:
-        module, flat = module.double(), flat.double()
+        flat = flat.double()
+        module = module if at_once else module.double()
     stacked = flat.split([shape.numel() for shape in shapes], dim=1)
     members = [part.unflatten(1, shape) for part, shape in zip(stacked, shapes, strict=True)]
-    dtype = torch.int64 if integers else trained[0].dtype
+    dtype = torch.int64 if integers else flat.dtype
     with torch.no_grad():
         for start in range(0, len(X), size):
             piece = torch.from_numpy(np.array(X[start : start + size])).to(like.device, dtype)
-            if widest:
+            if at_once:
                 found = _all_at_once(module, members, piece)
             else:
                 found = [_loaded(module, one)(piece) for one in zip(*members, strict=True)]

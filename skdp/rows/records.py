@@ -228,9 +228,9 @@ class LinearBatch(NamedTuple):
     def chunks(self, size: int) -> Iterator[LinearBatch]:
         """Yield views of at most so many rows, but persons as a whole."""
         for chunk, starts in chunks_of(len(self.rows), self.starts, size):
-            rows, norms, targets, outside = (array[chunk] for array in self[:4])
+            own = self.rows[chunk], self.norms[chunk], self.targets[chunk], self.outside[chunk]
             weights = None if self.weights is None else self.weights[chunk]
-            yield LinearBatch(rows, norms, targets, outside, self.shifting, starts, weights)
+            yield LinearBatch(*own, self.shifting, starts, weights)
 
     def weighted(self, terms: np.ndarray) -> np.ndarray:
         """Multiply terms (m, ...) of rows by their weights, if they have any."""

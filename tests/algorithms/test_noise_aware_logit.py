@@ -229,8 +229,7 @@ def test_three_times_the_believed_slope_is_learned_of_counts_alone(likelihood, l
     state = update.init()._replace(
         queries=(np.zeros((1, 2)), there), gradients=(np.zeros((1, 2)), -3.0 * expected)
     )
-    found, middle = update._bent(state, rows), there / 2.0
-    step = found.slope(middle) @ there[0]
+    step, middle = update._bent(state, rows).slope(there / 2.0) @ there[0], there / 2.0
     np.testing.assert_allclose(step, learned * rows.slope(middle) @ there[0], rtol=0.01)
 
 

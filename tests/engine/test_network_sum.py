@@ -280,10 +280,9 @@ def test_layers_keep_no_more_than_what_is_quick_unless_told_otherwise(
     assert seen == pieces
 
 
-def test_a_device_works_on_as_many_records_as_it_has_room_for():
+def test_outputs_and_gradients_of_as_many_records_as_go_into_4_gib_are_on_a_device():
     flat = SimpleNamespace(nbytes=2**20, device=torch.device("cuda"))
     for of_record, most in ((2**20, 2**11), (0, 2**12), (2**40, 1), (2**10, 4092)):
-        # Outputs of layers, and a gradient of each record, in 4 GiB.
         assert FlatModule.rows_at_once(SimpleNamespace(flat=flat), of_record) == most
 
 

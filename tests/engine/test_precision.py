@@ -25,7 +25,7 @@ from skdp.engine.loop import ReleasePlan, last, run
 from skdp.engine.modules.flat_module import FlatModule
 from skdp.engine.modules.network_records import NetworkRecords
 from skdp.engine.modules.network_sum import NetworkClippedSum
-from skdp.engine.precision import strict
+from skdp.engine.precision import strict, strictly
 from skdp.engine.sampling import sampling
 from skdp.fitting.streams import Streams
 from skdp.testing import fixed_streams
@@ -276,6 +276,13 @@ def ambient_fits():
     yield from (DPSGDClassifier(5.0, **steps), DPSGLDClassifier(5.0, **steps))
     yield DPSGLDClassifier(5.0, **steps, module=weight_normed)
     yield from (DPVariationalLogisticRegression(5.0, **given), DPStandardScaler(epsilon=5.0))
+
+
+@pytest.mark.parametrize("mode", [mode for mode in AMBIENT if mode != "cached weights"])
+def test_what_a_callback_has_changed_reaches_no_sum(mode):
+    with strict(), AMBIENT[mode]():
+        assert precision._missing()
+        assert not strictly(lambda *_: precision._missing(), None, None)
 
 
 @pytest.mark.parametrize("model", ambient_fits(), ids=lambda m: type(m).__name__)

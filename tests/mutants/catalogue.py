@@ -775,7 +775,7 @@ SECTIONS = {
 --- engine/precision.py; tests/engine/test_precision.py
 @@ strictly: sums have what precision the caller has set
 -strict()
-+suppress()
++nullcontext()
 --- fitting/charge.py; tests/engine/test_precision.py
 @@ all_or_nothing: a fit has what precision the caller has set
 -strict()
@@ -787,31 +787,34 @@ SECTIONS = {
 @@ _full_precision: precision is put back while another thread sums
 -() if _users else _before
 +_before
-@@ strict: autocast of the caller stays on
--torch.is_autocast_enabled(device)
+@@ _missing: autocast of the caller stays on
+-filter(torch.is_autocast_enabled, _autocast_devices(torch))
++()
+@@ _missing: small numbers are flushed in sums
+-_TINY * 1.0 == 0.0
 +False
-@@ strict: small numbers are flushed in sums
--_TINY * 1.0 == 0.0 and torch.set_flush_denormal(False)
-+False
+@@ _missing: another thread's block is one's own
+-getattr(_own, 'is_full', False)
++_users
 @@ _knobs: the newer names of precision are not known
 -*(_attribute(one, "fp32_precision", "ieee", "none") for one in newer)
 +*()
 @@ _knobs: weights that a caller's cache holds are those of all steps
 -_attribute(torch.nn.utils.parametrize, "_cache_enabled", 0)
 +_attribute(torch.nn.utils.parametrize, "_cache_enabled", 0, 1)
-@@ strict: NumPy's errors reach into a fit
+@@ _missing: NumPy's errors reach into a fit
 -np.errstate(all="ignore")
 +np.errstate()
-@@ strict: SciPy's errors reach into a fit
+@@ _missing: SciPy's errors reach into a fit
 -{*special.geterr().values()} != {"ignore"}
 +False
-@@ strict: a default device reaches into a fit
+@@ _missing: a default device reaches into a fit
 -torch.empty(0).device.type != "cpu"
 +False
 @@ _knobs: half precision by default is left
 -(torch.float32, torch.float64)
 +(torch.float32, torch.float64, torch.float16)
-@@ strict: a caller's inference mode is that of a fit, which learns nothing
+@@ _missing: a caller's inference mode is that of a fit, which learns nothing
 -torch.inference_mode(False)
 +suppress()
 @@ check_environment: hooks on saved tensors change gradients between norm and sum
@@ -1479,15 +1482,15 @@ SECTIONS = {
 +a if self._covers(a, b) else b
 --- fitting/plan.py; tests/test_plan.py tests/privacy/test_workflow.py
 @@ remembered: a plan that is kept is handed out itself
--copy.deepcopy(plan)
-+plan
+-pickle.loads(plan)
++PLANS.setdefault((key,), pickle.loads(plan))
 --- fitting/plan.py; tests/test_plan.py
 @@ _plan_key: a plan is found again for other facts
--[type(estimator), facts]
-+[type(estimator), facts.label]
-@@ _plan_key: a plan is found again for an equal number of another type
--parts += [name, type(value), kinds, values]
-+parts += [name, values]
+-(type(estimator), facts, parameters)
++(type(estimator), facts.label, parameters)
+@@ _frozen: a plan is found again for an equal number of another type
+-(kind, value)
++(value,)
 --- model_selection/search.py; tests/test_plan.py
 @@ DPRandomizedSearch._planned: a plan of a search shows how many trials were drawn
 -replace(plan.config, candidates=())
