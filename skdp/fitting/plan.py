@@ -305,7 +305,10 @@ def _plan_key(estimator: Any, facts: PublicFacts) -> tuple | None:
         parameters = _frozen(estimator.get_params(deep=False))
     except (TypeError, RecursionError):
         return None
-    return type(estimator), facts, parameters
+    # Bounds by name are those of columns that a fit has seen.
+    names = tuple(getattr(estimator, "feature_names_in_", ()))
+    seen = hasattr(estimator, "n_features_in_"), names
+    return type(estimator), facts, seen, parameters
 
 
 def remembered(estimator: Any, facts: PublicFacts, make: Callable[[], FitPlan]) -> FitPlan:

@@ -220,10 +220,8 @@ class TestScatterFromTheScoreAtZero:
 @pytest.mark.parametrize(("likelihood", "learned"), [(Bernoulli(), 1.0), (Poisson(14.0), 3.0)])
 def test_three_times_the_believed_slope_is_learned_of_counts_alone(likelihood, learned):
     """That of classes is bounded: more than four times would have to be seen."""
-    config = NoiseAwareConfig(
-        likelihood, 5000, 2, False, data_norm=1.0, n_steps=20, noise_multiplier=1e-3, clip_norm=1.0
-    )
-    update = NoiseAwareLogit(config)
+    config = Cell(5000, math.inf, False, seed=0).config
+    update = NoiseAwareLogit(replace(config, likelihood=likelihood))
     rows, there = update.beliefs(5000 * np.diag(SPREAD**2)), np.array([[1.0, -0.5]])
     expected = rows.expected(there)
     state = update.init()._replace(

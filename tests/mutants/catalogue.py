@@ -1484,10 +1484,14 @@ SECTIONS = {
 @@ remembered: a plan that is kept is handed out itself
 -pickle.loads(plan)
 +PLANS.setdefault((key,), pickle.loads(plan))
+--- fitting/plan.py; tests/algorithms/test_standardised.py
+@@ _plan_key: a plan is found again for columns of other names
+-(hasattr(estimator, 'n_features_in_'), names)
++None
 --- fitting/plan.py; tests/test_plan.py
 @@ _plan_key: a plan is found again for other facts
--(type(estimator), facts, parameters)
-+(type(estimator), facts.label, parameters)
+-(type(estimator), facts, seen, parameters)
++(type(estimator), facts.label, seen, parameters)
 @@ _frozen: a plan is found again for an equal number of another type
 -(kind, value)
 +(value,)
