@@ -36,7 +36,7 @@ def declared_bounds(estimator: Any, n_features: int) -> np.ndarray:
         given = _by_name(given, estimator, n_features)
     try:
         found = np.asarray(given, dtype=np.float64)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise expected(_PAIR, "e.g. bounds={'age': (0, 120)}", bounds=estimator.bounds) from None
     if found.shape == (2,):
         found = np.tile(found, (n_features, 1))

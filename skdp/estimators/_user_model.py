@@ -328,5 +328,5 @@ def _array(value: Any) -> np.ndarray | None:
     """Copy numbers into an array; None if they are none."""
     try:
         return np.array(value, dtype=np.float64)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return None

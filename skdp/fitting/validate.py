@@ -39,7 +39,7 @@ def as_array(values: ArrayLike, dtype: type | None = None) -> np.ndarray:
         raise ValueError(NO_ARRAY)
     try:
         return np.asarray(values, dtype=dtype)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return np.array("")
 
 

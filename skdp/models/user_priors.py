@@ -98,7 +98,7 @@ class Prior:
 def _scales(prior: Any, n_parameters: int) -> Tensor:
     try:
         scales = torch.as_tensor(np.array(prior, dtype=np.float64))
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         scales = torch.zeros(0)
     if scales.shape != (n_parameters,) or not ((scales > 1e-100) & (scales < 1e100)).all():
         raise expected(f"a scale > 0, or {n_parameters} of them", prior=prior)

@@ -65,9 +65,9 @@ SUMS = {
     "residuals": (RESIDUALS, abs(theta(1, D + 1)), NUMBERS),
     "slope of residuals": (InsideGram(2.0, cut=Cut(1.0, 2.0)), abs(theta(1, D + 1)), NUMBERS),
     "slopes of contrasts": (
-        ContrastGrams(1.0, likelihood=Categorical(3), cut=Cut(1.0, 2.0)),
-        np.hstack([theta(3, D), np.linalg.qr(np.eye(3)[:, 1:] - 1 / 3)[0]]),
-        CLASSES,
+        ContrastGrams(1.0, likelihood=Categorical(9), cut=Cut(1.0, 2.0)),
+        np.hstack([theta(9, D), np.linalg.qr(np.eye(9)[:, 1:] - 1 / 9)[0]]),
+        np.eye(9)[RNG.integers(9, size=N)],
     ),
 }
 

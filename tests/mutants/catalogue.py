@@ -727,6 +727,9 @@ SECTIONS = {
 @@ ContrastGrams.records: a share of a slope of contrasts depends on where its row stands
 -self._each(theta, chunk, alone)
 +self._each(theta, chunk, LinearBatch.logits)
+@@ ContrastGrams._each: slopes of contrasts are products of matrices
+-row_products(p, U) ** 2
++(p @ U) ** 2
 --- algorithms/noise_aware/numbers.py; tests/estimators/test_linear_weights.py
 @@ WeightedResiduals: scores of residuals are never opposite
 -cancelling = True
@@ -1263,8 +1266,8 @@ SECTIONS = {
 +FACTORS * np.maximum(of_gram, 2.0 * s)[:, None]
 --- algorithms/noise_aware/families.py; tests/algorithms/test_standardised.py
 @@ ContrastGrams._each: slopes of contrasts are shares of classes
--p @ U**2 - (p @ U) ** 2
-+p @ U**2
+-row_products(p, U**2) - row_products(p, U) ** 2
++row_products(p, U**2)
 @@ ContrastGrams._each: slopes of contrasts are not cut to their bound
 -self._cut(whole, chunk)
 +whole

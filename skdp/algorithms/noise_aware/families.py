@@ -19,7 +19,7 @@ from skdp.engine.linear_sums import GramSum, LinearClippedSum, packed, packed_sq
 from skdp.models.likelihoods import Likelihood
 from skdp.rows.bounded_sum import CHUNK_ROWS
 from skdp.rows.person_sums import RowSum, by_person
-from skdp.rows.records import LinearBatch, gram, row_products
+from skdp.rows.records import LinearBatch, gram, row_products, row_sums
 
 Product = Callable[[LinearBatch, np.ndarray], np.ndarray]
 
@@ -188,10 +188,10 @@ class ContrastGrams(GramSum):
         D = theta.shape[1] - len(theta) + 1
         logits = np.nan_to_num(product(chunk, theta[:, :D].T))
         p, U = softmax(logits, axis=1), theta[:, D:]
-        slopes = np.maximum(p @ U**2 - (p @ U) ** 2, 0.0)
+        slopes = np.maximum(row_products(p, U**2) - row_products(p, U) ** 2, 0.0)
         score = self.likelihood.score(math.inf)
         slopes *= self.cut.weights(chunk.norms, score.largest_residual(logits))[:, None]
-        whole = np.sqrt((slopes**2).sum(axis=1))
+        whole = np.sqrt(row_sums(slopes**2))
         return slopes * (self._cut(whole, chunk) / np.maximum(whole, 1e-300))[:, None]
 
     def __call__(self, theta: np.ndarray, batch: LinearBatch) -> np.ndarray:
