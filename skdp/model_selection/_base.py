@@ -179,7 +179,8 @@ class PrivateSearch(MetaEstimatorMixin, ProtectedUnit, PrivateEstimator):
             return Streams()
         # A generator is left as it is: all streams of a fit come from the one state.
         seed = check_random_state(copy.deepcopy(self.random_state)).randint(2**31 - 1)
-        settings = {k: _described(v) for k, v in self.get_params().items() if k != "random_state"}
+        own = self.get_params().items()
+        settings = {k: _described(v) for k, v in own if k not in ("random_state", "n_jobs")}
         return Streams(seed_material(int(seed), f"{purpose} {__version__}", settings, *arrays))
 
     # --- after it -------------------------------------------------------------------------------
