@@ -332,8 +332,8 @@ def test_a_collection_that_changes_or_fails_later_ends_the_fit_in_the_same_words
 @pytest.mark.parametrize(
     ("when", "fails", "error", "says"),
     [
-        (1, OSError, ValueError, "did not answer"),
-        (3, OSError, RuntimeError, "Rows are lost"),
+        (1, functools.partial(OSError, f"row {PLANTED}"), ValueError, "did not answer"),
+        (3, functools.partial(OSError, f"row {PLANTED}"), RuntimeError, "Rows are lost"),
         (3, KeyboardInterrupt, KeyboardInterrupt, "stays spent"),
     ],
 )
@@ -344,7 +344,7 @@ def test_a_scheduler_that_fails_is_one_clear_error_before_and_after_the_charge(
         def __call__(self, graph, keys, **settings):
             calls.append(keys)
             if len(calls) == when:
-                raise fails(*[f"row {PLANTED}"] * (fails is OSError))
+                raise fails()
             return super().__call__(graph, keys, **settings)
 
     calls = []

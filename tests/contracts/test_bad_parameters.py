@@ -131,7 +131,7 @@ PREDICTORS = [n for n in ESTIMATORS if n not in (*WITHOUT_TARGETS, "DPTemperatur
 
 
 def values_of(name, parameter):
-    bad = (*BAD[parameter], *MORE.get(name, {}).get(parameter, ()))
+    bad = (*BAD[parameter], *MORE.get(name, {}).get(parameter, ()), 10**400, [10**400] * 3)
     taken = TAKEN.get((name, parameter), ())
     return [value for value in bad if not any(value is each for each in taken)]
 
@@ -173,7 +173,7 @@ def noise_of(name):
 )
 def test_a_bad_noise_is_named_and_no_alternative_to_epsilon(name):
     parameter = noise_of(name)
-    for value in (0, -1, NAN, INF, "1", True):
+    for value in (0, -1, NAN, INF, "1", True, 10**400):
         changes = {"epsilon": None, parameter: value}
         assert_named(clone(DEFAULTS[name]).set_params(**changes), parameter, value)
     both = clone(DEFAULTS[name]).set_params(epsilon=1.0, **{parameter: 2.0})

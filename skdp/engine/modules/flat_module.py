@@ -222,7 +222,7 @@ def _checked(device: Any) -> torch.device | None:
     try:
         found = torch.device(device)
         torch.empty(1, device=found)
-    except (RuntimeError, TypeError, AssertionError):
+    except (RuntimeError, TypeError, ValueError, OverflowError, AssertionError):
         raise expected(
             "None, 'cpu', or a device that this machine has",
             "torch.cuda.is_available() says whether there is a GPU",
