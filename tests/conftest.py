@@ -87,10 +87,12 @@ def thorough(items):
 
 @pytest.hookimpl(tryfirst=True)  # before pytest selects by `-m`
 def pytest_collection_modifyitems(items):
-    """Mark what the quick suite leaves out, and as fast what is in a fast file and is quick."""
+    """Mark what quick suite and CI leave out, and as fast what is in a fast file and is quick."""
     here = Path(__file__).parent
     for item in thorough(items):
         item.add_marker("thorough")
+    for item in [item for item in items if item.get_closest_marker("thorough")][1::2]:
+        item.add_marker("second")
     for item in items:
         inside = item.path.is_relative_to(here) and is_fast(item.path)
         if inside and not any(map(item.get_closest_marker, ("slow", "thorough"))):

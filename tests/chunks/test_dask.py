@@ -337,9 +337,7 @@ def test_a_collection_that_changes_or_fails_later_ends_the_fit_in_the_same_words
         (3, KeyboardInterrupt, KeyboardInterrupt, "stays spent"),
     ],
 )
-def test_a_scheduler_that_fails_is_one_clear_error_before_and_after_the_charge(
-    when, fails, error, says
-):
+def test_a_scheduler_that_fails_is_one_error_before_and_after_the_charge(when, fails, error, says):
     class Gone(Faulty):
         def __call__(self, graph, keys, **settings):
             calls.append(keys)
