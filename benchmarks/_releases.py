@@ -12,10 +12,11 @@ import numpy as np
 
 from skdp.algorithms.noise_aware import families
 from skdp.algorithms.noise_aware.column_sums import BeyondSum, CellSum, MomentsSum
-from skdp.algorithms.noise_aware.glm import MagnitudeSum
+from skdp.algorithms.noise_aware.counts import Counts
 from skdp.algorithms.noise_aware.numbers import Line
 from skdp.engine.linear_sums import GramSum, OutsideSum, ScoreGramSum, of_weights
 from skdp.engine.loop import ReleasePlan
+from skdp.engine.magnitude_sums import MagnitudeSum
 from skdp.engine.sampling import FullBatch
 from skdp.fitting.streams import Streams
 from skdp.models.likelihoods import Poisson, classification_likelihood
@@ -57,7 +58,7 @@ def cases():
     cut = families.Cut(C, R)
     logit = families.Logit(classification_likelihood(2))
     several = families.Softmax(classification_likelihood(3))
-    counts, line = families.Counts(Poisson(LARGEST_COUNT)), Line()
+    counts, line = Counts(Poisson(LARGEST_COUNT)), Line()
     contrasts = np.linalg.qr(np.eye(3)[:, 1:] - 1 / 3)[0]
     classes, wide = np.zeros((3, D)), np.array([[0.0, 0.0, 0.0, 0.1]])
     one, two = np.eye(3)[:2]

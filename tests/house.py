@@ -25,7 +25,7 @@ BUDGET = {
     "lines of tests": (51_350, 42_000),
     "lines of code, noise-aware": (2_920, 1_700),
     "modules of more than 400 lines": (0, 0),
-    "lines of the longest function": (45, 45),
+    "lines of the longest function": (42, 42),
     "files directly under skdp": (7, 7),
     "import circles": (0, 0),
 }

@@ -35,7 +35,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -50,15 +49,12 @@ from skdp.algorithms.parts.gaussian_families import (
 )
 from skdp.algorithms.parts.gaussian_runs import FLOAT, LinearRun, release_plan_of, run_and_count
 from skdp.engine.adam import Moments, NoiseCorrectedAdam
-from skdp.engine.linear_sums import LinearClippedSum, OutsideSum, of_weights
-from skdp.engine.loop import Progress, ReleasePlan
+from skdp.engine.linear_sums import LinearClippedSum, of_weights
+from skdp.engine.loop import Progress
 from skdp.engine.sampling import Sampling, sampling
 from skdp.engine.vanilla_sum import VanillaClippedSum
 from skdp.fitting.streams import Streams
 from skdp.fitting.validate import expected, in_range, integer, one_of, positive
-from skdp.models.likelihoods import BoundedScores
-from skdp.rows.lazy_rows import rows_of
-from skdp.rows.records import Bounds, LinearRows
 
 COVARIANCES = ("diag", "full")
 GRADIENTS = ("aligned", "vanilla")
@@ -132,11 +128,6 @@ class DPVIConfig(LinearRun):
         return sampling(self.sampling_rate, self.n_steps + 1)
 
     @property
-    def counts(self) -> OutsideSum:
-        """Records that are cut to their bounds: the last release."""
-        return OutsideSum(targets=self.likelihood.largest_target < math.inf)
-
-    @property
     def noise_scale(self) -> float:
         """Standard deviation of the noise in the gradient estimate g̃/q."""
         of_record = self.weight_bound * self.of_person * self.clip_norm
@@ -154,18 +145,12 @@ class DPVIConfig(LinearRun):
         size = math.prod(self.shape) * (2 if self.gradient == "vanilla" else 1)
         return [size] * self.n_steps + [self.counts.n_counts]
 
-    def release_plan(self) -> ReleasePlan:
-        """What the engine executes: built from the very fields of `event`."""
+    @property
+    def sums(self) -> list[Any]:
+        """The private value of each release."""
         kind = VanillaClippedSum if self.gradient == "vanilla" else LinearClippedSum
         gradient = of_weights(kind(self.likelihood.residual, self.clip_norm), self.weight_bound)
-        return ReleasePlan(
-            sampling=self.sampling,
-            clipped_sum=[gradient] * self.n_steps + [of_weights(self.counts, self.weight_bound)],
-            noise_multiplier=self.noise_multiplier,
-            neighboring_relation=self.neighboring_relation,
-            secure=self.secure,
-            persons=self.persons,
-        )
+        return [gradient] * self.n_steps + [of_weights(self.counts, self.weight_bound)]
 
     def run(
         self, records: tuple[np.ndarray, ...], streams: Streams, progress: Progress = iter
@@ -178,18 +163,8 @@ class DPVIConfig(LinearRun):
         """
         etas = orthogonal_normals(math.prod(self.shape), self.n_steps + 1, streams("eta"))
         algorithm, plan = VariationalUpdate(self, etas), release_plan_of(self)
-        bounds = target_bounds(self.likelihood, records[1])
-        build = partial(LinearRows.of, self, alone=self.secure, target_bounds=bounds)
-        rows = rows_of(records, build, kept=False)
-        state, outside = run_and_count(plan, rows, algorithm, streams, progress)
+        state, outside = run_and_count(plan, self.rows(records), algorithm, streams, progress)
         return replace(algorithm.posterior(state), outside=outside)
-
-
-def target_bounds(likelihood: BoundedScores, targets: np.ndarray) -> Bounds:
-    """Bounds to which targets (n, K) are cut; what is beside them, an offset, is not."""
-    most = np.full(targets.shape[1], math.inf)
-    most[: likelihood.n_outputs] = likelihood.largest_target
-    return -math.inf, most
 
 
 # Defaults, all functions of public facts: the same few constants for every data set, ε, n and d.

@@ -80,7 +80,7 @@ from skdp.algorithms.user_model.sums import (
     SquaredLengths,
 )
 from skdp.algorithms.user_model.update import ModelUpdate
-from skdp.engine.loop import Progress, ReleasePlan, run
+from skdp.engine.loop import Progress, run
 from skdp.engine.modules.network_records import NetworkRecords
 from skdp.engine.sampling import Sampling, sampling
 from skdp.fitting.streams import Streams
@@ -215,8 +215,9 @@ class ModelConfig(GaussianRun):
         """Bytes of the gradients held at a time and of θ's matrices, about."""
         return FLOAT * (2 * CHUNK_NUMBERS + 3 * self.n_parameters**2)
 
-    def release_plan(self) -> ReleasePlan:
-        """What the engine executes: built from the very fields of `event`."""
+    @property
+    def sums(self) -> list[BoundedSum]:
+        """The private value of each release."""
         bound = 1.0 if math.isfinite(self.clip_norm) else math.inf
         sums: list[BoundedSum] = [ModelClippedSum(self.model, GRADIENT, bound)] * self.n_releases
         kind = OUTER if self.covariance == "full" else SQUARES
@@ -228,13 +229,7 @@ class ModelConfig(GaussianRun):
             sums[step] = SquaredLengths(self.model, bound)
         for step in self.check_steps:
             sums[step] = LengthCounts(self.model, CHECK_EDGES)
-        return ReleasePlan(
-            self.sampling,
-            sums,
-            self.noise_multiplier,
-            self.neighboring_relation,
-            persons=self.persons,
-        )
+        return sums
 
     def run(
         self, records: tuple[np.ndarray, ...], streams: Streams, progress: Progress = iter

@@ -26,7 +26,6 @@ from functools import lru_cache, partial
 
 import numpy as np
 
-from skdp.algorithms.dp_vi import target_bounds
 from skdp.algorithms.gaussian_posterior import GaussianPosterior
 from skdp.algorithms.parts.gaussian_runs import FLOAT, LinearRun
 from skdp.algorithms.parts.prior_scales import PriorScales
@@ -38,8 +37,7 @@ from skdp.fitting.validate import positive
 from skdp.models.averaged import normal_points
 from skdp.models.likelihoods import BoundedScores
 from skdp.rows.bounded_sum import CHUNK_ROWS
-from skdp.rows.lazy_rows import rows_of
-from skdp.rows.records import LinearBatch, LinearRows, Rows
+from skdp.rows.records import LinearBatch, Rows
 
 MOST_PASSES = 200
 LONGEST_STEP = 3.0  # per parameter, in the logit of a row at the norm bound
@@ -102,9 +100,7 @@ class GaussianVIConfig(LinearRun):
 
         Rows (n, n_features) are clipped here, and targets (n, K) cut. Nothing is random.
         """
-        bounds = target_bounds(self.likelihood, records[1])
-        build = partial(LinearRows.of, self, target_bounds=bounds)
-        rows = rows_of(records, build, kept=False)
+        rows = self.rows(records)
         K, D = self.shape
         P = K * D
         R = self.row_bound

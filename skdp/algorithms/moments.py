@@ -70,7 +70,7 @@ class MomentsConfig(OneSum):
     asks_sums: ClassVar[bool] = True
 
     @property
-    def clipped_sum(self) -> MomentSum:
+    def sums(self) -> MomentSum:
         """The private value."""
         return MomentSum(self.lower, self.upper)
 

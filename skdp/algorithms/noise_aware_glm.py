@@ -52,25 +52,20 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from functools import partial
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
-from skdp.algorithms.dp_vi import target_bounds
 from skdp.algorithms.gaussian_posterior import GaussianPosterior
 from skdp.algorithms.noise_aware_logit import GRAM, TRACE, NoiseAwareLogit
 from skdp.algorithms.parts.gaussian_runs import COUNT_SHARE, FLOAT, LinearRun, run_and_count
 from skdp.algorithms.parts.prior_scales import PriorScales
-from skdp.engine.linear_sums import GramSum, LinearClippedSum, OutsideSum, ScoreGramSum, of_weights
-from skdp.engine.loop import Progress, ReleasePlan
-from skdp.engine.magnitude_sums import MAGNITUDES, MagnitudeSum
-from skdp.engine.sampling import FullBatch
+from skdp.engine.linear_sums import GramSum, LinearClippedSum, ScoreGramSum, of_weights
+from skdp.engine.loop import Progress
+from skdp.engine.magnitude_sums import MagnitudeSum
 from skdp.fitting.streams import Streams
 from skdp.fitting.validate import integer, one_of, positive
 from skdp.relations import sensitivity_factor
-from skdp.rows.lazy_rows import rows_of
-from skdp.rows.records import LinearRows
 
 # Constants, the same for every data set, ε, n and d; benchmarks/noise_aware_defaults.py of 0.2.0
 # has the study behind them.
@@ -86,7 +81,6 @@ SHARES = {
 SLOPE_AT = 0.75  # of the steps, before H̃ is released
 DROWNED = 0.08  # edge of the spectrum of the noise in Ã over n, beyond which its trace is released
 LEAST_CLIP = 0.25  # C over the bound that the rows put on a gradient anyway
-KEPT_ENTRIES = 10**8  # n·d beyond which no copy of the rows is kept between passes
 
 
 @dataclass(frozen=True)
@@ -151,30 +145,16 @@ class NoiseAwareConfig(LinearRun):
     @property
     def dimensions(self) -> list[int]:
         """Number of coordinates of each release in turn."""
-        D = self.shape[1]
-        sizes = {"offset": len(MAGNITUDES), "gradient": D, "counts": self.counts.n_counts}
-        if self.curvature == TRACE:
-            sizes["moments"] = 1
-        return [sizes.get(kind, D * (D + 1) // 2) for kind in self.releases]
-
-    @property
-    def sampling(self) -> FullBatch:
-        """Every record takes part in every release."""
-        return FullBatch(len(self.releases))
-
-    @property
-    def counts(self) -> OutsideSum:
-        """Records that are cut to their bounds."""
-        return OutsideSum(targets=self.likelihood.largest_target < math.inf)
+        return [math.prod(one.shape(self.shape)) for one in self.sums]
 
     @property
     def memory(self) -> int:
         """Bytes of the rows, copied, about."""
-        entries = min(self.n_rows * self.n_features, KEPT_ENTRIES)
-        return round(FLOAT * entries * (1 + 3 / self.n_features))
+        return FLOAT * self.n_rows * (self.n_features + 3)
 
-    def release_plan(self) -> ReleasePlan:
-        """What the engine executes: built from the very fields of `event`."""
+    @property
+    def sums(self) -> list[Any]:
+        """The private value of each release."""
         R, C, W = self.row_bound, self.clip_norm, self.weight_bound
         score = self.likelihood.score(C / R)
         gradient = of_weights(LinearClippedSum(score.residual, C, score.largest_residual), W)
@@ -191,14 +171,7 @@ class NoiseAwareConfig(LinearRun):
             "scatter": ScoreGramSum(gradient),
             "counts": of_weights(self.counts, W),
         }
-        return ReleasePlan(
-            self.sampling,
-            [sums[kind] for kind in self.releases],
-            self.noise_multipliers,
-            self.neighboring_relation,
-            self.secure,
-            self.persons,
-        )
+        return [sums[kind] for kind in self.releases]
 
     def run(
         self,
@@ -210,12 +183,9 @@ class NoiseAwareConfig(LinearRun):
 
         Rows (n, n_features) are clipped here. Streams "sampling", "noise", "inference" are used.
         """
-        kept = records[0].size <= KEPT_ENTRIES
-        bounds = target_bounds(self.likelihood, records[1])
-        build = partial(LinearRows.of, self, alone=self.secure, kept=kept, target_bounds=bounds)
-        rows = rows_of(records, build, kept=False)
         weighted = getattr(records, "weights", None) is not None
         update = NoiseAwareLogit(self, weighted)
+        rows = self.rows(records)
         state, outside = run_and_count(update.plan, rows, update, streams, progress)
         q = update.posterior(state, streams("inference"))
         return replace(

@@ -16,7 +16,6 @@ from skdp.algorithms.gaussian_posterior import GaussianPosterior
 from skdp.algorithms.parts.binned_rows import BinnedRows
 from skdp.algorithms.parts.gaussian_runs import (
     far_below,
-    mean_logarithm,
     release_plan_of,
     rows_told,
 )
@@ -30,6 +29,7 @@ from skdp.algorithms.parts.logit_rows import (
 )
 from skdp.algorithms.parts.noisy_moments import believed, floored
 from skdp.engine.linear_sums import unpacked
+from skdp.engine.magnitude_sums import mean_logarithm
 from skdp.fitting.streams import SecureStream
 from skdp.models.bounded_scores import Score
 

@@ -48,7 +48,7 @@ class SecondMomentsConfig(OneSum):
         return False
 
     @property
-    def clipped_sum(self) -> GramSum:
+    def sums(self) -> GramSum:
         """The private value."""
         return GramSum(self.data_norm**2)
 

@@ -1,7 +1,8 @@
-"""Counts of targets, or of exposures, by magnitude."""
+"""Counts of targets, or of exposures, by magnitude, and what noisy ones tell."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -41,3 +42,64 @@ class MagnitudeSum(RowSum):
         _, exponents = np.frexp(np.nan_to_num(targets))  # 2^(e-1) <= |y| < 2^e
         place = np.clip(exponents - MAGNITUDES[0], 0, len(MAGNITUDES) - 1)
         return np.eye(len(MAGNITUDES))[place] * chunk.weighted(targets != 0.0)[:, None]
+
+
+LOUD = 4.0  # standard deviations of noise beyond which a count is one
+
+
+def mean_logarithm(counts: np.ndarray, noise: float) -> tuple[float, float]:
+    """Mean and variance of ln e from noisy counts of e by binary exponent, as if uniform in each.
+
+    Both are 0 where all counts are dominated by noise.
+    """
+    sure = np.where(counts > LOUD * noise, counts, 0.0)
+    if not sure.any():
+        return 0.0, 0.0
+    weights, logs = sure / sure.sum(), math.log(2.0) * (np.array(MAGNITUDES) - 0.5)
+    mean = float(weights @ logs)
+    return mean, float(weights @ (logs - mean) ** 2) + math.log(2.0) ** 2 / 12.0
+
+
+BEYOND = 0.05  # of the targets, at most, are larger than their unit
+
+
+def unit_of(counts: np.ndarray, noise: float) -> float | None:
+    """Power of two that all but a few targets are below, from noisy counts by binary exponent.
+
+    Targets of one scale have two or three exponents. None where no two neighbours hold more than
+    their noise may.
+    """
+    pairs = counts[:-1] + counts[1:]
+    most = int(pairs.argmax())
+    if pairs[most] <= LOUD * math.sqrt(2.0) * noise:
+        return None
+    sure = np.where(counts > LOUD * noise, counts, 0.0)
+    sure[most : most + 2] = np.maximum(counts[most : most + 2], 0.0)
+    at_least = np.cumsum(sure[::-1])[::-1]
+    return 2.0 ** MAGNITUDES[int(np.flatnonzero(at_least > BEYOND * at_least[0])[-1])]
+
+
+SEEN = 2.0  # deviations of the noise, beyond which a number of counts is seen
+CUTS = 21  # that are tried: the largest count, and down to a 1024th of it
+
+
+def told_of_counts(
+    counts: np.ndarray, noise: float, n: float, of_scores: float, most: float
+) -> tuple[float, float] | None:
+    """Mean of counts, and the cut c: what it hides is as little as noise, which is ∝ c.
+
+    ``counts`` are noisy ones by binary exponent, of n rows up to a largest count ``most``, and
+    ``of_scores`` is the norm of the noise of all scores together, over c. What is hidden moves
+    scores as if it were of rows that lie a deviation off in one direction. Counts are taken to be
+    in the middle of their range, and rates at the mean. None where no number of counts is beyond
+    its noise.
+    """
+    exponents, c = np.array(MAGNITUDES), most * 2.0 ** (-0.5 * np.arange(CUTS))
+    seen = (counts > SEEN * noise) & (exponents <= math.log2(most) + 1.0)
+    if not seen.any():
+        return None
+    size = np.append(np.minimum(0.75 * 2.0 ** exponents[seen], most), 0.0)
+    rows = np.append(counts[seen], max(n - counts[seen].sum(), 0.0))
+    mean = float(size @ rows / rows.sum())
+    hidden = np.maximum(np.abs(size - mean) - c[:, None], 0.0) @ rows
+    return mean, float(c[np.argmin((of_scores * c) ** 2 + hidden**2)])

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from skdp.algorithms.noise_aware import columns, glm
+from skdp.algorithms.noise_aware.counts import Counts
 from skdp.algorithms.noise_aware.design import Design
-from skdp.algorithms.noise_aware.families import Counts, Logit, Softmax
+from skdp.algorithms.noise_aware.families import Logit, Softmax
 from skdp.algorithms.noise_aware.numbers import Line
 from skdp.algorithms.noise_aware.standardised import InUnits, StandardisedConfig
 from skdp.base import FitPlan, PublicFacts

@@ -41,6 +41,12 @@ class BoundedScores:
         """Give the score of a record of norm 1 that is bounded by c and has mean zero."""
         raise NotImplementedError
 
+    def bounds_of(self, targets: np.ndarray) -> tuple[float, np.ndarray]:
+        """Bounds to which targets (n, K) are cut; what is beside them, an offset, is not."""
+        most = np.full(targets.shape[1], math.inf)
+        most[: self.n_outputs] = self.largest_target
+        return -math.inf, most
+
 
 class LogConcave:
     """What a posterior sampler needs of a likelihood, beside what is in `BoundedScores`.

@@ -61,19 +61,10 @@ def correlated_rows(n, d, correlation):
 
 
 CONFIG = dp_vi.DPVIConfig(
-    likelihood=Bernoulli(),
-    n_rows=600,
-    n_features=5,
-    fit_intercept=False,
-    data_norm=1.0,
-    n_steps=4000,
-    sampling_rate=1.0,
-    clip_norm=10.0,
-    prior_scale=5.0,
-    initial_scale=0.1,
-    given_learning_rate=0.1,
-    noise_multiplier=0.0,
-)
+    likelihood=Bernoulli(), n_rows=600, n_features=5, fit_intercept=False, data_norm=1.0,
+    n_steps=4000, sampling_rate=1.0, clip_norm=10.0, prior_scale=5.0, initial_scale=0.1,
+    given_learning_rate=0.1, noise_multiplier=0.0,
+)  # fmt: skip
 
 
 def fitted(X, y, **changes):

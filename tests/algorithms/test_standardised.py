@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -34,6 +35,7 @@ from skdp.algorithms.noise_aware import (
 from skdp.algorithms.noise_aware import prior as prior_of_effects
 from skdp.algorithms.noise_aware.column_sums import BeyondSum, CellSum, MomentsSum
 from skdp.algorithms.noise_aware.columns import ColumnsConfig
+from skdp.algorithms.noise_aware.counts import Counts
 from skdp.algorithms.noise_aware.design import Design
 from skdp.algorithms.noise_aware.numbers import Line
 from skdp.engine import release_hook
@@ -84,7 +86,7 @@ TARGETS = {classifier: CLASSES, regressor: NUMBERS, counter: COUNTS}
 # --- sums -----------------------------------------------------------------------------------------
 
 LOGIT = families.Logit(classification_likelihood(2))
-RATE = families.Counts(Poisson(9.0))
+RATE = Counts(Poisson(9.0))
 UNIT = {"middle": (0.0, 1.0, 0.0), "half": (1.0, 0.5, 1.0), "numbers": (True, True, False)}
 THREE = np.array([[0.3, -2.0, 1.0]])
 SEVERAL = families.Softmax(classification_likelihood(3))
@@ -100,8 +102,10 @@ SUMS = {
     "slope of classes": (LOGIT.slope(CUT), THREE),
     "scores of several": (SEVERAL.scores(CUT), OF_CLASSES),
     "slopes of several": (SEVERAL.slope(CUT), np.hstack([OF_CLASSES, CONTRASTS])),
-    "scores of counts": (RATE.scores(CUT), THREE),
-    "slope of counts": (RATE.slope(CUT), THREE),
+    "scores of counts": (RATE.scores(CUT), np.append(THREE, 5.0)[None]),
+    "scores of counts, cut at less": (RATE.scores(CUT), np.append(THREE, 0.7)[None]),
+    "slope of counts": (RATE.slope(CUT), np.append(THREE, 5.0)[None]),
+    "slope of counts, cut at less": (RATE.slope(CUT), np.append(THREE, 0.7)[None]),
     "scores of numbers": (Line().scores(CUT), np.append(THREE, 0.4)[None]),
     "slope of numbers": (Line().slope(CUT), np.append(THREE, 0.4)[None]),
 }
@@ -225,9 +229,10 @@ def test_slopes_of_contrasts_are_the_variances_of_their_scores():
     np.testing.assert_allclose([unpacked(own, 3) for own in found], expected, atol=1e-9)
 
 
-def test_the_bound_on_slopes_of_counts_is_reached():
-    one, theta = SUMS["slope of counts"]
-    line = np.linspace(-4.0, 6.0, 2001)
+@pytest.mark.parametrize("name", ["slope of counts", "slope of counts, cut at less"])
+def test_the_bound_on_slopes_of_counts_is_reached(name):
+    one, theta = SUMS[name]
+    line = np.linspace(-4.0, 6.0, 20001)
     rows = np.column_stack([line / 0.3, 0 * line, 0 * line])
     rows = rows[np.abs(rows[:, 0]) > 0.7]  # which are weighted down to the norm
     norms = np.linalg.norm(one.records(theta, batch(rows, np.zeros(len(rows)))), axis=1)
@@ -237,10 +242,29 @@ def test_the_bound_on_slopes_of_counts_is_reached():
 def test_slopes_of_usual_rows_are_not_cut():
     """Of a row whose score counts in full, at the rate at which its slope is largest."""
     one, line = SUMS["slope of counts"][0], np.linspace(-4.0, 6.0, 2001)
-    slopes = RATE.slope_at(line)
-    largest = line[slopes.argmax()]
-    term = one.records(np.array([[largest / 0.7, 0.0, 0.0]]), batch([[0.7, 0.0, 0.0]], [0.0]))
-    assert np.linalg.norm(term) == pytest.approx(slopes.max() * 0.7**2)
+    rate = Counts(Poisson(9.0), clip=5.0)
+    slopes = rate.slope_at(line)
+    theta = np.array([[line[slopes.argmax()] / 0.7, 0.0, 0.0, 5.0]])
+    term = one.records(theta, batch([[0.7, 0.0, 0.0]], [0.0]))
+    assert np.linalg.norm(term) == pytest.approx(slopes.max() / rate.steepest * 0.7**2)
+    assert slopes.max() == pytest.approx(rate.steepest, rel=1e-2)
+
+
+@pytest.mark.parametrize("c", [0.7, 5.0])
+def test_sums_of_counts_are_those_of_the_cut_beside_the_parameters(c):
+    rows, counts = rng.normal(size=(40, 3)) / 3, rng.integers(0, 10, 40)
+    of, theta = batch(rows, counts), np.append(THREE, c)[None]
+    rate = Counts(Poisson(9.0), clip=c)
+    logits = rows @ THREE[0]
+    w = CUT.weights(np.linalg.norm(rows, axis=1))
+    psi = rate.residual(logits[:, None], counts[:, None].astype(float))[:, 0]
+    np.testing.assert_allclose(np.ravel(RATE.scores(CUT)(theta, of)), (w * psi) @ rows, atol=1e-9)
+    slope = unpacked(rate.steepest * RATE.slope(CUT)(theta, of), 3)
+    weighted = (w * rate.slope_at(logits))[:, None] * rows
+    np.testing.assert_allclose(slope, rows.T @ weighted, atol=1e-9)
+
+
+KNOWN = columns.Columns(*[np.ones(2)] * 4, (0.0, 0.0), 0.0, 1.0, numbers=(True, True))
 
 
 @pytest.mark.parametrize(
@@ -251,8 +275,7 @@ def test_a_number_of_rows_that_is_private_is_the_one_that_was_released(relation,
         family=LOGIT, n_rows=900, n_features=2, fit_intercept=True, clip_norm=2.0, n_steps=2,
         design=Design.alike(2, True, 1.4), neighboring_relation=relation, noise_multiplier=1e-3,
     )  # fmt: skip
-    columns_ = columns.Columns(*[np.ones(2)] * 4, (0.0, 0.0), 0.0, 1.0, numbers=(True, True))
-    update = steps.Update(config, columns_, np.random.default_rng(0))
+    update = steps.Update(config, KNOWN, np.random.default_rng(0))
     update._count(500.0)
     assert update.n == expected
 
@@ -632,12 +655,31 @@ def test_scales_are_told_by_all_steps_together():
     """As far as their noise allows, and else as is usual."""
     cuts = np.array([2.0, 1.0, 0.5])
     squares = numbers.mean_square(0.3 / cuts)
-    scale, variance = numbers.told_scale(squares, cuts, 1e-3)
+    scale, variance = numbers.told_scale(squares, cuts, 1e-3, 0.0)
     assert scale == pytest.approx(0.3, rel=0.01)
     assert variance < 1e-3
-    scale, variance = numbers.told_scale(squares, cuts, 1e3)
+    scale, variance = numbers.told_scale(squares, cuts, 1e3, 0.0)
     assert scale == pytest.approx(numbers.USUAL_SCALE, rel=0.1)
     assert variance > 0.7
+
+
+def test_released_slopes_of_counts_are_those_of_scores_at_the_cut():
+    config = glm.GLMConfig(
+        family=RATE, n_rows=900, n_features=2, fit_intercept=True, clip_norm=2.0, n_steps=2,
+        design=Design.alike(2, True, 1.4), noise_multiplier=1e-3,
+    )  # fmt: skip
+    update = steps.Update(config, KNOWN, np.random.default_rng(0))
+    state = update.init()._replace(cut=2.0)
+    found = update.update(state, packed(np.eye(3)), config.kinds.index("slope")).slopes
+    np.testing.assert_allclose(found, [replace(RATE, clip=2.0).steepest * np.eye(3) / 900])
+
+
+def test_no_number_of_steps_makes_an_error_that_all_have_smaller():
+    one = numbers.mean_square(np.array([0.5]))
+    few, many = (numbers.told_scale(np.tile(one, T), np.ones(T), 1e-3, 1e-2)[1] for T in (1, 50))
+    assert many == pytest.approx(few, rel=0.05)
+    apart = numbers.told_scale(np.tile(one, 50), np.ones(50), 1e-2, 0.0)[1]
+    assert apart < few / 20
 
 
 # --- what is released and stated ------------------------------------------------------------------

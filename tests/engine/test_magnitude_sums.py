@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from skdp.algorithms.parts.gaussian_runs import unit_of
-from skdp.engine.magnitude_sums import MAGNITUDES, MagnitudeSum
+from skdp.engine.magnitude_sums import MAGNITUDES, MagnitudeSum, told_of_counts, unit_of
 from skdp.relations import RELATIONS
 from skdp.rows.records import LinearRows
 
@@ -63,3 +62,19 @@ def test_noise_alone_tells_no_unit():
     rng = np.random.default_rng(0)
     found = [unit_of(7.0 * rng.normal(size=len(MAGNITUDES)), 7.0) for _ in range(200)]
     assert sum(unit is not None for unit in found) <= 10
+
+
+def test_mean_and_cut_of_counts_are_told_by_their_magnitudes():
+    """The cut trades what it hides against noise, and counts that cannot be are noise."""
+    counts = np.zeros(len(MAGNITUDES))
+    for exponent, number in ((1, 400.0), (3, 300.0), (6, 40.0)):
+        counts[MAGNITUDES.index(exponent)] = number
+    of, size = (lambda noise: told_of_counts(counts, 5.0, 1000.0, noise, 100.0)), [1.5, 6.0, 48.0]
+    mean = np.array([400.0, 300.0, 40.0]) @ size / 1000.0
+    quiet, usual, loud = of(1e-3), of(30.0), of(1e3)
+    assert [quiet[0], usual[0], loud[0]] == pytest.approx([mean] * 3)
+    assert quiet[1] == pytest.approx(50.0)  # the least that hides none
+    assert loud[1] < usual[1] < quiet[1]
+    counts[MAGNITUDES.index(40)] = 50.0
+    assert of(30.0) == usual
+    assert told_of_counts(counts, 1e3, 1000.0, 1.0, 100.0) is None

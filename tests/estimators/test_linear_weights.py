@@ -296,14 +296,9 @@ class TestFits:
     @pytest.mark.parametrize("name", MODELS)
     def test_weights_beyond_the_bound_are_refused_unquoted(self, name):
         for weights in (
-            -np.ones(N),
-            np.full(N, 1.01),
-            np.full(N, np.nan),
-            np.full(N, INF),
-            np.ones(N - 1),
-            np.ones((N, 2)),
-            ["a"] * N,
-        ):
+            -np.ones(N), np.full(N, 1.01), np.full(N, np.nan), np.full(N, INF), np.ones(N - 1),
+            np.ones((N, 2)), ["a"] * N,
+        ):  # fmt: skip
             with refused("sample_w") as refusal:
                 model(name, 1.0).fit(X, targets(name), sample_weight=weights)
             assert "1.01" not in str(refusal.value)

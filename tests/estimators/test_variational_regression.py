@@ -94,16 +94,11 @@ class TestFit:
             {"target_bounds": 3.0},
             {"target_bounds": (0.0, 1.0, 2.0)},
             {"target_bounds": ("a", "b")},
-            {"epsilon": -1.0},
-            {"max_iter": 0},
-            {"clip_norm": 0.0},
-            {"prior_scale": "wide"},
-            {"data_norm": -1.0},
-            {"fit_intercept": "yes"},
-            {"accountant": "magic"},
+            {"epsilon": -1.0}, {"max_iter": 0}, {"clip_norm": 0.0}, {"prior_scale": "wide"},
+            {"data_norm": -1.0}, {"fit_intercept": "yes"}, {"accountant": "magic"},
             {"noise_multiplier": 1.0},
         ],
-    )
+    )  # fmt: skip
     def test_bad_parameters_are_named_and_nothing_is_spent(self, line, wrong):
         name = "epsilon" if "noise_multiplier" in wrong else next(iter(wrong))
         with PrivacyLedger() as ledger, pytest.raises(ValueError, match=name):

@@ -135,15 +135,10 @@ class TestFits:
     @pytest.mark.parametrize(
         "weights",
         [
-            -np.ones(120),
-            np.full(120, 1.01),
-            np.full(120, np.nan),
-            np.full(120, np.inf),
-            np.ones(119),
-            np.ones((120, 2)),
-            ["a"] * 120,
+            -np.ones(120), np.full(120, 1.01), np.full(120, np.nan), np.full(120, np.inf),
+            np.ones(119), np.ones((120, 2)), ["a"] * 120,
         ],
-    )
+    )  # fmt: skip
     def test_weights_beyond_the_bound_are_refused_unquoted(self, two_blobs, weights):
         with refused("sample_weight") as refusal:
             DPSGDClassifier(**FACTS).fit(*two_blobs, sample_weight=weights)

@@ -306,13 +306,7 @@ class TestLedgerFile:
     @pytest.mark.parametrize(
         "event",
         [
-            None,
-            7,
-            "text",
-            [],
-            {},
-            {"type": "Nothing"},
-            {"type": "GaussianDpEvent"},
+            *(None, 7, "text", [], {}, {"type": "Nothing"}, {"type": "GaussianDpEvent"}),
             {"type": "GaussianDpEvent", "noise_multiplier": float("nan")},
             {"type": "GaussianDpEvent", "noise_multiplier": -1.0},
             {"type": "GaussianDpEvent", "noise_multiplier": "inf"},

@@ -224,14 +224,9 @@ def test_a_ledger_on_a_file_is_charged_once_by_workers(tmp_path):
 def test_a_local_dask_cluster_is_counted(tmp_path):
     distributed = pytest.importorskip("distributed")
     cluster = distributed.LocalCluster(
-        n_workers=1,
-        threads_per_worker=2,
-        processes=True,
-        host="127.0.0.1",
-        dashboard_address=None,
-        local_directory=tmp_path,
-        silence_logs=50,
-    )
+        n_workers=1, threads_per_worker=2, processes=True, host="127.0.0.1",
+        dashboard_address=None, local_directory=tmp_path, silence_logs=50,
+    )  # fmt: skip
     with cluster, distributed.Client(cluster), joblib.parallel_backend("dask"):
         with PrivacyLedger() as ledger:
             search().fit(X, Y)

@@ -505,10 +505,10 @@ SECTIONS = {
 @@ Poisson.residual: a rate is not cut beyond an exposure
 -self.rate(logits + offset)
 +np.exp(logits + offset)
---- algorithms/dp_vi.py; tests/estimators/test_exposure.py
-@@ target_bounds: an exposure is cut to the bound of the counts
--most[: likelihood.n_outputs] = likelihood.largest_target
-+most[:] = likelihood.largest_target
+--- models/likelihoods.py; tests/estimators/test_exposure.py
+@@ BoundedScores.bounds_of: an exposure is cut to the bound of the counts
+-most[: self.n_outputs] = self.largest_target
++most[:] = self.largest_target
 --- rows/records.py; tests/engine tests/estimators/test_variational.py
 @@ clipped: rows are not clipped
 -features *= (norm / np.maximum(norms, norm))[:, None]
@@ -690,9 +690,13 @@ SECTIONS = {
 @@ NoiseAwareConfig.units: robust widths of a classifier are not paid for
 -(1.0 - sum(shares) - COUNT_SHARE) / self.n_steps
 +(1.0 - sum(shares[:1]) - COUNT_SHARE) / self.n_steps
-@@ NoiseAwareConfig.release_plan: the scatter of scores is released of scores that are not bounded
+@@ NoiseAwareConfig.sums: the scatter of scores is released of scores that are not bounded
 -ScoreGramSum(gradient)
 +ScoreGramSum(LinearClippedSum(score.residual, math.inf, score.largest_residual))
+--- algorithms/noise_aware/steps.py; tests/algorithms/test_standardised.py
+@@ Update.slope_unit: slopes of counts stay divided by the largest
+-family.steepest if isinstance(family, Counts) else 1.0
++1.0
 --- algorithms/noise_aware/steps.py; tests/estimators/test_variational_regression.py
 @@ Update.query: numbers without bounds are asked for in units of 1
 -state.unit * (state.theta - self.config.unit_of(state.offset))
@@ -734,7 +738,13 @@ SECTIONS = {
 @@ WeightedResiduals: scores of residuals are never opposite
 -cancelling = True
 +cancelling, apart = True, 1.0
---- algorithms/parts/gaussian_runs.py; tests/engine/test_magnitude_sums.py
+--- engine/magnitude_sums.py; tests/engine/test_magnitude_sums.py
+@@ told_of_counts: counts that there cannot be set the cut of counts
+-exponents <= math.log2(most) + 1.0
++True
+@@ told_of_counts: noise has no part in the cut of counts
+-(of_scores * c) ** 2 + hidden**2
++hidden**2
 @@ unit_of: magnitudes of which only the noise tells set the unit of numbers
 -np.where(counts > LOUD * noise, counts, 0.0)
 +np.maximum(counts, 0.0)
@@ -744,7 +754,6 @@ SECTIONS = {
 @@ unit_of: the largest targets set the unit of numbers
 -BEYOND * at_least[0]
 +0.0
---- engine/magnitude_sums.py; tests/engine/test_magnitude_sums.py
 @@ MagnitudeSum: counts by magnitude are of one cell
 -apart = together = POSITIVE
 +apart = together = 1.0
@@ -1120,7 +1129,7 @@ SECTIONS = {
 +dp_sgd_event(sigmas[1:], self.sampling.rate)
 --- algorithms/noise_aware_glm.py; tests/algorithms/test_noise_aware_glm.py
     tests/estimators/test_variational.py
-@@ NoiseAwareConfig.release_plan: second moments are cut at a bound that is not the declared one
+@@ NoiseAwareConfig.sums: second moments are cut at a bound that is not the declared one
 -GramSum(R**2, trace_only=self.curvature == TRACE)
 +GramSum(R, trace_only=self.curvature == TRACE)
 --- algorithms/parts/logit_posterior.py; tests/algorithms/test_noise_aware_glm.py
@@ -1180,6 +1189,9 @@ SECTIONS = {
 -np.minimum(np.minimum(1.0, self.clip_norm / (norms * largest)), self.far(norms))
 +np.minimum(1.0, self.clip_norm / (norms * largest))
 --- algorithms/noise_aware/numbers.py; tests/algorithms/test_standardised.py
+@@ told_scale: the same rows tell more of the scale in each step
+-part * off.sum(axis=0) ** 2
++0.0
 @@ WeightedResiduals._parts: residuals of numbers are not cut
 -np.clip(_residuals(theta, chunk, product), -1.0, 1.0)
 +_residuals(theta, chunk, product)
@@ -1190,9 +1202,19 @@ SECTIONS = {
 @@ Logit.slope: the slope of classes has the bound of second moments
 -min(R**2 / 4.0, C * R / 2.0)
 +R**2 / 40.0
-@@ Counts.slope: the slope of counts has the bound of second moments of theirs cut
--R * min(R, C) * most
-+R * min(R, C) * most / 2.0
+--- algorithms/noise_aware/counts.py; tests/algorithms/test_standardised.py
+@@ AtCut.record_bound: the slope of counts has the bound of second moments of theirs cut
+-R * min(R, C)
++R * min(R, C) / 2.0
+@@ AtCut.apart: slopes of counts are taken for numbers
+-POSITIVE if self.of_slopes else OPPOSITE
++1.0
+@@ AtCut._at: scores of counts are not cut where their spread says
+-replace(self.family, clip=c)
++self.family
+@@ AtCut._at: slopes of counts have another unit than their bound
+-family.steepest
++1.0
 @@ Counts.residual: scores of counts keep their mean
 -self._score.residual(logits, targets)
 +targets - np.exp(logits)

@@ -32,12 +32,12 @@ def second_moments(X, norm):
     """The private value of a fit, in units of the bound on one row's share."""
     d = X.shape[1]
     rows = LinearRows(X, X[:, :0], data_norm=norm, fit_intercept=False, kept=False)
-    total = rows.sum(partial(config(norm, d).clipped_sum, np.zeros((1, d))), slice(None))
+    total = rows.sum(partial(config(norm, d).sums, np.zeros((1, d))), slice(None))
     return total / norm**2
 
 
 def sensitivity(relation):
-    return config(1.0).clipped_sum.sensitivity(relation)
+    return config(1.0).sums.sensitivity(relation)
 
 
 def lengthened(rows):

@@ -190,16 +190,9 @@ def test_langevin_form_is_the_formula_and_the_hull():
         Δ = math.sqrt(R2) * (1 if classes == 2 else math.sqrt(2))
         Δ *= 2 if relation == "replace_one" else 1
         mu = langevin_mu(
-            step_size=h,
-            n_steps=K,
-            prior_precision=λ,
-            temperature=T,
-            data_norm=norm,
-            n_samples=n,
-            n_classes=classes,
-            fit_intercept=intercept,
-            neighboring_relation=str(relation),
-        )
+            step_size=h, n_steps=K, prior_precision=λ, temperature=T, data_norm=norm, n_samples=n,
+            n_classes=classes, fit_intercept=intercept, neighboring_relation=str(relation),
+        )  # fmt: skip
         c = 1 - h * λ
         formula = Δ * math.sqrt((1 - h * λ / 2) * (1 - c**K) / (1 + c**K) / (λ * T))
         # At the longest step, c comes from the other end of the spectrum: 1 − c to a rounding.
@@ -403,15 +396,9 @@ def test_audit_langevin_of_logistic_regression(hλ, n, t, relation, interval):
     reach = linear_reach(1 - hλ, t, h * n * R, s)
     delta = audit([(step(mine), step(other_me))] * t, [s] * t, reach, interval)
     μ = langevin_mu(
-        step_size=h,
-        n_steps=t,
-        prior_precision=λ,
-        temperature=T,
-        data_norm=R,
-        n_samples=n,
-        fit_intercept=False,
-        neighboring_relation=relation,
-    )
+        step_size=h, n_steps=t, prior_precision=λ, temperature=T, data_norm=R, n_samples=n,
+        fit_intercept=False, neighboring_relation=relation,
+    )  # fmt: skip
     assert 0.05 < worst_ratio(delta, μ) <= 1 + 1e-9
 
 
@@ -491,14 +478,9 @@ CYCLIC = {
     "sensitivity": 1.0,
 }
 LANGEVIN = {
-    "step_size": 0.01,
-    "n_steps": 10,
-    "prior_precision": 1.0,
-    "temperature": 1.0,
-    "data_norm": 1.0,
-    "n_samples": 10,
-    "n_classes": 2,
-}
+    "step_size": 0.01, "n_steps": 10, "prior_precision": 1.0, "temperature": 1.0,
+    "data_norm": 1.0, "n_samples": 10, "n_classes": 2,
+}  # fmt: skip
 
 
 @bundled("bad", BAD)

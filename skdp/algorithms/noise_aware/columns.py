@@ -26,7 +26,6 @@ from skdp.algorithms.noise_aware.column_sums import CELLS, BeyondSum, CellSum, M
 from skdp.algorithms.parts.gaussian_runs import GaussianRun, release_plan_of
 from skdp.engine.linear_sums import of_weights
 from skdp.engine.loop import Progress, ReleasePlan, last, run
-from skdp.engine.sampling import FullBatch
 from skdp.fitting.streams import Streams
 from skdp.relations import check_relation
 from skdp.rows.lazy_rows import rows_of
@@ -173,25 +172,14 @@ class ColumnsConfig(GaussianRun):
         return [k * CELLS] * self.n_stages + [d + k + 1, 1]
 
     @property
-    def sampling(self) -> FullBatch:
-        """Every record takes part in every release."""
-        return FullBatch(len(self.units))
-
-    def release_plan(self) -> ReleasePlan:
-        """What the engine executes."""
+    def sums(self) -> list[Any]:
+        """The private value of each release."""
         middle, half = (tuple(a.tolist()) for a in self.middle_and_half)
         cells: Any = CellSum(middle, half, self.numbers)
         sums: list[Any] = [cells] * self.n_stages
         sums.append(MomentsSum(middle, half, self.numbers, self.norm))
         sums.append(BeyondSum(self.lower, self.upper))
-        return ReleasePlan(
-            self.sampling,
-            [of_weights(one, self.weight_bound) for one in sums],
-            self.noise_multipliers,
-            self.neighboring_relation,
-            self.secure,
-            self.persons,
-        )
+        return [of_weights(one, self.weight_bound) for one in sums]
 
     def run(self, records: Any, streams: Streams, progress: Progress = iter) -> Columns:
         """Release what is to be known of the columns of private rows."""

@@ -1,8 +1,7 @@
 """What scores of linear predictors are of, for `skdp.algorithms.noise_aware.glm`.
 
-`Logit`: y - σ(θz), of two classes. `Softmax`: e_y - softmax(θz), of K classes. `Counts`: y less a
-rate exp θz, cut and less the mean that it has then under Poisson's law, over the most that this can
-be, which is the cut. All are 0 in expectation at the truth, whatever the row, as for `numbers`.
+`Logit`: y - σ(θz), of two classes. `Softmax`: e_y - softmax(θz), of K classes. Both are 0 in
+expectation at the truth, whatever the row, as those of `counts` and `numbers`.
 """
 
 from __future__ import annotations
@@ -112,30 +111,43 @@ class WeightedScores(LinearClippedSum):
 
 
 @dataclass(frozen=True)
-class _Slope:
+class Slope:
     """w times an expected slope, for `GramSum`."""
 
     family: Any
     cut: Cut
+    unit: float = 1.0
 
     def __call__(self, logits: np.ndarray, norms: np.ndarray) -> np.ndarray:
+        """Return weights of rows of logits (m, 1)."""
         w = self.cut.weights(norms, self.family.largest(logits))
-        return self.family.slope_at(logits[:, 0]) * w
+        return self.family.slope_at(logits[:, 0]) / self.unit * w
+
+
+class Family:
+    """What most have in common."""
+
+    extra: ClassVar[int] = 0  # numbers that are released beside a score
+    widest: Any = 0.0  # c, which stands beside θ, before it is known; 0 where none does
+    bends: ClassVar[bool] = True  # whether slopes depend on θ
+    saturates: ClassVar[bool] = True  # whether they only fall, where the outcome is sure
+    bounded: Any = False  # whether targets are cut to bounds
+    most: ClassVar[float] = 1.0  # norm of a score over that of its row
+    bias: ClassVar[float] = BIAS
+    usual: Any = usual_of_one
+
+    def largest(self, logits: np.ndarray) -> np.ndarray:
+        """Largest norm of a residual of logits (m, K), whatever the target is: 1."""
+        return np.ones(logits.shape[:-1])
 
 
 @dataclass(frozen=True)
-class Logit:
+class Logit(Family):
     """Two classes by one logit, of a ``likelihood`` whose residuals are in [-1, 1]."""
 
     likelihood: Likelihood
-    extra: ClassVar[int] = 0  # numbers that are released beside a score
     slopes: ClassVar[tuple[float, float]] = (0.005, 0.25)  # of the score, over Σ w z zᵀ
-    bends: ClassVar[bool] = True  # whether slopes depend on θ
-    saturates: ClassVar[bool] = True  # whether they only fall, where the outcome is sure
-    bounded: ClassVar[bool] = False  # whether targets are cut to bounds
-    most: ClassVar[float] = 1.0  # norm of a score over that of its row
     bias: ClassVar[float] = CLASS_BIAS
-    usual = usual_of_one
 
     def scores(self, cut: Cut) -> RowSum:
         """The sum of a step."""
@@ -144,7 +156,7 @@ class Logit:
     def slope(self, cut: Cut) -> RowSum:
         """The sum that tells the slope: w p q ≤ C min(p, q)/‖z‖ too."""
         C, R = cut
-        return GramSum(min(R**2 / 4.0, C * R / 2.0), _Slope(self, cut))
+        return GramSum(min(R**2 / 4.0, C * R / 2.0), Slope(self, cut))
 
     def largest(self, logits: np.ndarray) -> np.ndarray:
         """max(p, 1 - p) of logits (m, 1)."""
@@ -212,15 +224,11 @@ class ContrastGrams(GramSum):
 
 
 @dataclass(frozen=True)
-class Softmax:
+class Softmax(Family):
     """K > 2 classes by as many logits, whose sum is 0; residuals have a norm below √2."""
 
     likelihood: Any
-    extra: ClassVar[int] = 0
     slopes: ClassVar[tuple[float, float]] = (0.002, 0.5)
-    bends: ClassVar[bool] = True
-    saturates: ClassVar[bool] = True
-    bounded: ClassVar[bool] = False
     most: ClassVar[float] = math.sqrt(2.0)
     bias: ClassVar[float] = CLASS_BIAS
 
@@ -256,59 +264,3 @@ class Softmax:
         own = w[:, None] * np.maximum(of_class @ basis**2 - (of_class @ basis) ** 2, 0.0)
         along = _along(own, logits @ basis, p)
         return Usual(basis, *both, along, float(p @ w), p @ of_class, matrix)
-
-
-# --- counts ---------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Counts:
-    """Counts with a rate exp θz; scores are cut at the scale of the largest count's residuals."""
-
-    likelihood: Any
-    extra: ClassVar[int] = 0
-    slopes: ClassVar[tuple[float, float]] = (1e-4, 1.0)
-    bends: ClassVar[bool] = True
-    saturates: ClassVar[bool] = False
-    bounded: ClassVar[bool] = True
-    most: ClassVar[float] = 1.0
-    bias: ClassVar[float] = BIAS
-    usual = usual_of_one
-
-    @property
-    def _score(self) -> Any:
-        return self.likelihood.score(self.likelihood.residual_scale)
-
-    @property
-    def _most(self) -> float:
-        return self.likelihood.residual_scale  # of what is cut, less its mean: so at both ends
-
-    def residual(self, logits: np.ndarray, targets: np.ndarray) -> np.ndarray:
-        """The score, within [-1, 1]."""
-        return np.clip(self._score.residual(logits, targets) / self._most, -1.0, 1.0)
-
-    def scores(self, cut: Cut) -> RowSum:
-        """The sum of a step."""
-        return WeightedScores(self.residual, cut.clip_norm, self.largest, cut.row_norm)
-
-    def slope(self, cut: Cut) -> RowSum:
-        """The sum that tells the slope."""
-        most = float(self._score.slope_bound) / self._most
-        C, R = cut
-        return GramSum(R * min(R, C) * most, _Slope(self, cut))
-
-    def largest(self, logits: np.ndarray) -> np.ndarray:
-        """1 for each of logits (m, 1)."""
-        return np.ones(logits.shape[:-1])
-
-    def value_at(self, logits: np.ndarray) -> np.ndarray:
-        """What the slope is the derivative of."""
-        return self._score.value(np.asarray(logits)[:, None])[:, 0] / self._most
-
-    def slope_at(self, logits: np.ndarray) -> np.ndarray:
-        """Expected slope of the score."""
-        return self._score.slope(np.asarray(logits)[:, None])[:, 0, 0] / self._most
-
-    def variance_at(self, logits: np.ndarray) -> np.ndarray:
-        """Expected square of the score."""
-        return self._score.variance(np.asarray(logits)[:, None])[:, 0, 0] / self._most**2

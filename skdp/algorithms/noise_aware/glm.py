@@ -31,19 +31,23 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from skdp.algorithms.dp_vi import target_bounds
 from skdp.algorithms.gaussian_posterior import GaussianPosterior, in_units
 from skdp.algorithms.noise_aware.columns import Columns
+from skdp.algorithms.noise_aware.counts import Counts
 from skdp.algorithms.noise_aware.design import Design
-from skdp.algorithms.noise_aware.families import Counts, Cut, Logit, Softmax
+from skdp.algorithms.noise_aware.families import Cut, Logit, Softmax
 from skdp.algorithms.noise_aware.matrices import MANY
 from skdp.algorithms.noise_aware.numbers import Line
 from skdp.algorithms.noise_aware.steps import Update
-from skdp.algorithms.parts.gaussian_runs import COUNT_SHARE, FLOAT, GaussianRun, run_and_count
+from skdp.algorithms.parts.gaussian_runs import (
+    COUNT_SHARE,
+    FLOAT,
+    GaussianRun,
+    run_and_count,
+)
 from skdp.engine.linear_sums import GramSum, OutsideSum, ScoreGramSum, of_weights
-from skdp.engine.loop import Progress, ReleasePlan
+from skdp.engine.loop import Progress
 from skdp.engine.magnitude_sums import MagnitudeSum
-from skdp.engine.sampling import FullBatch
 from skdp.fitting.streams import Streams
 from skdp.rows.lazy_rows import changed, rows_of
 from skdp.rows.records import LinearRows, row_bound
@@ -94,7 +98,8 @@ class GLMConfig(GaussianRun):
     @property
     def kinds(self) -> tuple[str, ...]:
         """What each release is of, in turn."""
-        by_magnitude = self.family.extra and not self.family.bounded
+        family = self.family
+        by_magnitude = isinstance(family, Counts) or (family.extra and not family.bounded)
         before = ("offset",) * self.exposed + ("magnitude",) * by_magnitude + ("gram",)
         return *before, *["score"] * self.n_steps, "slope", *["scatter"] * self.robust, "count"
 
@@ -185,14 +190,14 @@ class GLMConfig(GaussianRun):
     @property
     def asked_at(self) -> list[tuple[int, int]]:
         """Shape of what each release is asked for at: θ, and what stands beside it."""
-        K, D, extra = self.n_outputs, self.n_columns, self.family.extra
-        beside = {"offset": 0, "magnitude": 0, "gram": 0, "slope": extra + (K - 1)}
-        return [(K, D + beside.get(kind, extra)) for kind in self.kinds]
+        K, D, c = self.n_outputs, self.n_columns, int(self.family.widest > 0.0)
+        beside = {"offset": 0, "magnitude": 0, "gram": 0, "slope": c + (K - 1)}
+        return [(K, D + beside.get(kind, c)) for kind in self.kinds]
 
     @property
     def dimensions(self) -> list[int]:
         """Number of coordinates of each release in turn."""
-        both = zip(self._sums, self.asked_at, strict=True)
+        both = zip(self.sums, self.asked_at, strict=True)
         return [math.prod(one.shape(shape)) for one, shape in both]
 
     @property
@@ -201,17 +206,13 @@ class GLMConfig(GaussianRun):
         return OutsideSum(targets=self.family.bounded)
 
     @property
-    def sampling(self) -> FullBatch:
-        """Every record takes part in every release."""
-        return FullBatch(len(self.kinds))
-
-    @property
     def memory(self) -> int:
         """Bytes of the standardised rows, about."""
         return FLOAT * self.n_rows * (self.n_columns + 3)
 
     @property
-    def _sums(self) -> list[Any]:
+    def sums(self) -> list[Any]:
+        """The private value of each release."""
         score = of_weights(self.family.scores(self.cut), self.weight_bound)
         of: dict[str, Any] = {
             "offset": of_weights(MagnitudeSum(of_offset=True), self.weight_bound),
@@ -224,17 +225,6 @@ class GLMConfig(GaussianRun):
         }
         return [of[kind] for kind in self.kinds]
 
-    def release_plan(self) -> ReleasePlan:
-        """What the engine executes."""
-        return ReleasePlan(
-            self.sampling,
-            self._sums,
-            self.noise_multipliers,
-            self.neighboring_relation,
-            self.secure,
-            self.persons,
-        )
-
     def on(
         self, records: Any, columns: Columns, streams: Streams, progress: Progress = iter
     ) -> GaussianPosterior:
@@ -242,7 +232,7 @@ class GLMConfig(GaussianRun):
         most = 1.0 if self.family.bounded else math.inf
         bounds: Any = (-most, most)
         if self.likelihood is not None:
-            bounds = target_bounds(self.likelihood, records[1])
+            bounds = self.likelihood.bounds_of(records[1])
         config = self.divided
         build = partial(LinearRows.of, config, alone=self.secure, target_bounds=bounds)
         rows = rows_of(records, build, kept=False)

@@ -12,7 +12,7 @@ from typing import ClassVar
 import numpy as np
 from scipy.special import ndtr
 
-from skdp.algorithms.noise_aware.families import BIAS, UNCUT, Cut, Product, alone, usual_of_one
+from skdp.algorithms.noise_aware.families import UNCUT, Cut, Family, Product, alone
 from skdp.engine.linear_sums import GramSum, packed, packed_squares
 from skdp.rows.bounded_sum import CHUNK_ROWS
 from skdp.rows.person_sums import RowSum, by_person
@@ -108,7 +108,7 @@ class InsideGram(GramSum):
 
 
 @dataclass(frozen=True)
-class Line:
+class Line(Family):
     """Numbers in [-1, 1], or any if not ``bounded``, with normal residuals of a learned scale.
 
     Scores and slopes are in units in which the slope of Σ w ψ z is Σ w z zᵀ: c/p times what was
@@ -117,12 +117,9 @@ class Line:
 
     bounded: bool = True
     extra: ClassVar[int] = 1
+    widest: ClassVar[float] = WIDEST
     slopes: ClassVar[tuple[float, float]] = (0.5, 1.5)
     bends: ClassVar[bool] = False
-    saturates: ClassVar[bool] = True
-    most: ClassVar[float] = 1.0
-    bias: ClassVar[float] = BIAS
-    usual = usual_of_one
 
     def scores(self, cut: Cut) -> RowSum:
         """The sum of a step."""
@@ -132,10 +129,6 @@ class Line:
         """The sum that tells the slope."""
         C, R = cut
         return InsideGram(R * min(R, C), cut=cut)
-
-    def largest(self, logits: np.ndarray) -> np.ndarray:
-        """1 for each of logits (m, 1)."""
-        return np.ones(logits.shape[:-1])
 
     def value_at(self, logits: np.ndarray) -> np.ndarray:
         """θz."""
@@ -165,10 +158,17 @@ USUAL_SCALE = 0.2  # of residuals of targets in [-1, 1]; its logarithm has devia
 _SCALES = np.exp(np.linspace(math.log(1e-4), math.log(WIDEST), 1000))
 
 
-def told_scale(squares: np.ndarray, cuts: np.ndarray, error: float) -> tuple[float, float]:
-    """Scale of residuals, and the variance of its logarithm, by means of ψ² with an error."""
+def told_scale(
+    squares: np.ndarray, cuts: np.ndarray, error: float, alike: float
+) -> tuple[float, float]:
+    """Scale of residuals, and the variance of its logarithm, by means of ψ².
+
+    Each has an error of its own, and all one that is the same, as they are of the same rows.
+    """
     off = squares[:, None] - mean_square(_SCALES / cuts[:, None])
-    log_p = -np.sum((off / error) ** 2, axis=0) / 2.0 - np.log(_SCALES / USUAL_SCALE) ** 2 / 2.0
+    part = alike**2 / (error**2 + len(squares) * alike**2)
+    log_p = -(np.sum(off**2, axis=0) - part * off.sum(axis=0) ** 2) / (2.0 * error**2)
+    log_p -= np.log(_SCALES / USUAL_SCALE) ** 2 / 2.0
     p = np.exp(log_p - log_p.max())
     p /= p.sum()
     mean = float(p @ np.log(_SCALES))

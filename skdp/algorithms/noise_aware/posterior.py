@@ -31,7 +31,6 @@ from skdp.algorithms.noise_aware.draws import (
     inverse_root,
     root,
 )
-from skdp.algorithms.noise_aware.numbers import inside
 from skdp.algorithms.noise_aware.prior import Prior
 from skdp.algorithms.parts.gaussian_runs import far_below
 
@@ -148,8 +147,7 @@ class Posterior:
         assert own.slope is not None
         M, N, D, generator = self.gram, own.slope, len(self.gram), self.generator
         s, t = (self.update.noise(i) / math.sqrt(2.0) / self.n for i in ("gram", "slope"))
-        if self.config.family.extra:
-            t /= inside(self.state.scales[-1] / self.state.cut)
+        t *= self.update.slope_unit(self.state)
         axes, values = self.drawn
         trace = max(float(np.trace(M)), 1e-3)
         c = self._share(own, np.trace(N) / trace, math.sqrt(2.0 * D) * t / trace)
@@ -185,7 +183,7 @@ class Posterior:
         """Mean slope over that of Σ w z zᵀ: as released, and as the logits of normal rows tell."""
         told = own.mean_slope
         known = (SLOPE_ERROR * told) ** 2 / (error**2 + (SLOPE_ERROR * told) ** 2)
-        return float(np.clip(told + known * (found - told), *self.config.family.slopes))
+        return float(np.clip(told + known * (found - told), *self.update.family(self.state).slopes))
 
     def _seen(self) -> np.ndarray:
         """Spread of the columns over their scale (K, d), as if the noise hid none."""
@@ -240,7 +238,7 @@ class Posterior:
         u[d:] = -self.update._means(self.state) @ u[:d]
         told = own.curved * slope * max(float(u @ self.gram @ u), 1e-9)
         seen, noise = float(u @ own.slope @ u), self.update.noise("slope") / self.n
-        t = noise / math.sqrt(2.0) * float(u @ u)
+        t = noise * self.update.slope_unit(self.state) / math.sqrt(2.0) * float(u @ u)
         one = np.ones(1)
         factor = drawn_factors(one, one * seen / told, 0.0, t / told, self.K, self.generator)
         Hu = H @ u

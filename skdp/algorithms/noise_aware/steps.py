@@ -9,6 +9,7 @@ slope is diagonal: each is then a problem of one output. In full: docs/method.md
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -16,6 +17,7 @@ import numpy as np
 from skdp.algorithms.gaussian_posterior import GaussianPosterior
 from skdp.algorithms.noise_aware import matrices
 from skdp.algorithms.noise_aware.columns import Columns
+from skdp.algorithms.noise_aware.counts import Counts
 from skdp.algorithms.noise_aware.draws import FACTORS, MODEL_ERROR, Along, inverse_root
 from skdp.algorithms.noise_aware.families import Usual
 from skdp.algorithms.noise_aware.numbers import (
@@ -31,12 +33,11 @@ from skdp.algorithms.noise_aware.posterior import Posterior
 from skdp.algorithms.noise_aware.prior import DEGREES, INTERCEPT
 from skdp.algorithms.parts.binned_rows import BinnedRows
 from skdp.algorithms.parts.gaussian_runs import (
-    mean_logarithm,
     release_plan_of,
     rows_told,
-    unit_of,
 )
 from skdp.engine.linear_sums import unpacked
+from skdp.engine.magnitude_sums import mean_logarithm, told_of_counts, unit_of
 from skdp.relations import check_relation
 
 if TYPE_CHECKING:
@@ -89,7 +90,7 @@ class Update:
 
     def init(self) -> State:
         """Start where all effects are 0."""
-        cut = self.config.residual_clip or WIDEST
+        cut = self.config.residual_clip or self.config.family.widest
         return State(np.zeros((self.config.n_outputs, self.config.n_columns)), cut=cut)
 
     def query(self, state: State) -> np.ndarray:
@@ -97,7 +98,7 @@ class Update:
         theta = state.unit * (state.theta - self.config.unit_of(state.offset))
         if state.gram is None:
             return theta
-        if self.config.family.extra:
+        if self.config.family.widest:
             return np.append(theta, [[state.unit * state.cut]], axis=1)
         if self.config.n_outputs > 1 and len(state.scores) == self.config.n_steps:
             return np.hstack([theta, state.usuals[-1].basis])
@@ -113,6 +114,8 @@ class Update:
         D, kind = self.config.n_columns, self.config.kinds[step]
         if kind == "offset":
             return state._replace(offset=mean_logarithm(noisy, self.noise(kind)))
+        if kind == "magnitude" and isinstance(self.config.family, Counts):
+            return self._counted(state, noisy)
         if kind == "magnitude":
             found, given = unit_of(noisy, self.noise(kind)), self.config.residual_clip
             unit = found or 1.0
@@ -126,10 +129,7 @@ class Update:
             return state._replace(gram=gram, drawn=drawn, likely=matrices.mean(*drawn))
         if kind == "slope":
             slopes = np.array([unpacked(own, D) for own in noisy.reshape(self.config.n_told, -1)])
-            slopes /= self.n
-            if self.config.family.extra:
-                slopes /= inside(state.scales[-1] / state.cut)
-            return state._replace(slopes=slopes)
+            return state._replace(slopes=slopes * self.slope_unit(state) / self.n)
         if kind == "scatter":
             size = D + self.config.family.extra
             return state._replace(scatter=unpacked(noisy, size)[:D, :D] / self.n)
@@ -137,6 +137,29 @@ class Update:
         if len(state.scores) == self.config.n_steps:  # the slope is released where the last was
             return state
         return self._next(state._replace(cut=cut))
+
+    def family(self, state: State) -> Any:
+        """What scores are of, as far as it is known."""
+        family = self.config.family
+        return replace(family, clip=state.cut) if isinstance(family, Counts) else family
+
+    def slope_unit(self, state: State) -> float:
+        """What released slopes are multiplied by to be those of scores."""
+        family = self.family(state)
+        if family.extra:
+            return 1.0 / inside(state.scales[-1] / state.cut)
+        return family.steepest if isinstance(family, Counts) else 1.0
+
+    def _counted(self, state: State, noisy: np.ndarray) -> State:
+        """Cut scores of counts, and start, as their magnitudes tell."""
+        config, noise = self.config, self.noise("magnitude")
+        of_scores = self.noise("score") * math.sqrt(config.n_columns / config.n_steps)
+        told = told_of_counts(noisy, noise, self.n, of_scores, config.likelihood.largest_count)
+        if told is None:
+            return state
+        theta = state.theta.copy()
+        theta[:, config.n_features :] = math.log(told[0])
+        return state._replace(theta=theta, cut=told[1])
 
     def _drawn(self, gram: np.ndarray, sd: float) -> tuple[np.ndarray, np.ndarray]:
         """Draws of G: axes and eigenvalues."""
@@ -180,13 +203,14 @@ class Update:
     def scale(self, state: State, use: int) -> tuple[float, float]:
         """Scale of residuals, and the variance of its logarithm, by ψ² of the last steps."""
         squares, cuts = np.array(state.squares[-use:]).T
-        error = self.noise("score") / (self.config.clip_norm / 2.0 * self.n)
-        return told_scale(squares, cuts, math.hypot(error, 0.5 / math.sqrt(self.n)))
+        noise = self.noise("score") / (self.config.clip_norm / 2.0 * self.n)
+        sampling = 0.5 * self.config.of_person / math.sqrt(self.n)
+        return told_scale(squares, cuts, math.hypot(noise, sampling), sampling)
 
     def usual(self, state: State) -> Usual:
         """Mean slopes of the scores of normal rows, of the usual norm, at θ."""
         assert state.likely is not None
-        family, d, theta = self.config.family, self.config.n_features, state.theta
+        family, d, theta = self.family(state), self.config.n_features, state.theta
         means, own = self._means(state), theta[:, :d]
         covariance = own @ (state.likely[:d, :d] - np.outer(means, means)) @ own.T + state.offset[1]
         centre = own @ means

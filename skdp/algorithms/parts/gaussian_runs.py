@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, ClassVar, Protocol, Self, TypeVar
@@ -10,16 +11,17 @@ from typing import TYPE_CHECKING, ClassVar, Protocol, Self, TypeVar
 import numpy as np
 
 from skdp.engine.grid import lattice_bits
+from skdp.engine.linear_sums import OutsideSum
 from skdp.engine.loop import Progress, ReleasePlan, last, run
-from skdp.engine.magnitude_sums import MAGNITUDES
 from skdp.engine.sampling import FullBatch, Sampling
 from skdp.fitting.streams import Streams
 from skdp.fitting.validate import in_range, integer
 from skdp.models.likelihoods import BoundedScores
 from skdp.relations import ZERO_OUT, check_relation
 from skdp.rows.bounded_sum import BoundedSum
+from skdp.rows.lazy_rows import rows_of
 from skdp.rows.persons import PersonUnit
-from skdp.rows.records import Rows, row_bound
+from skdp.rows.records import LinearRows, Rows, row_bound
 
 if TYPE_CHECKING:
     from dp_accounting.dp_event import DpEvent
@@ -56,8 +58,8 @@ class GaussianRun:
 
     @property
     def sampling(self) -> Sampling:
-        """Which records take part in each step."""
-        raise NotImplementedError
+        """Which records take part in each step: all, unless a run says otherwise."""
+        return FullBatch(len(self.units))
 
     @property
     def of_person(self) -> float:
@@ -84,9 +86,21 @@ class GaussianRun:
         """Standard deviation of the noise in the counts that a run ends with, where it does."""
         return release_plan_of(self).noise_scale(self.n_releases - 1)
 
+    @property
+    def sums(self) -> BoundedSum | Sequence[BoundedSum]:
+        """The private value of all releases, or of each."""
+        raise NotImplementedError
+
     def release_plan(self) -> ReleasePlan:
         """What the engine executes: built from the very fields of `event`."""
-        raise NotImplementedError
+        return ReleasePlan(
+            self.sampling,
+            self.sums,
+            self.noise_multipliers,
+            self.neighboring_relation,
+            self.secure,
+            self.persons,
+        )
 
     @property
     def noise_multipliers(self) -> tuple[float, ...]:
@@ -159,6 +173,17 @@ class LinearRun(GaussianRun):
         """Norm bound of a row with its intercept."""
         return row_bound(self.data_norm, self.fit_intercept)
 
+    @property
+    def counts(self) -> OutsideSum:
+        """Records that are cut to their bounds: the last release."""
+        return OutsideSum(targets=self.likelihood.largest_target < math.inf)
+
+    def rows(self, records: tuple[np.ndarray, ...]) -> Rows:
+        """Private rows (n, n_features) and targets (n, K), which are clipped and cut."""
+        bounds = self.likelihood.bounds_of(records[1])
+        build = partial(LinearRows.of, self, alone=self.secure, target_bounds=bounds)
+        return rows_of(records, build, kept=False)
+
 
 class Once(FullBatch):
     """Every record in the only release."""
@@ -180,21 +205,6 @@ class OneSum(GaussianRun):
     def sampling(self) -> FullBatch:
         """Every record takes part in the only release."""
         return ONCE
-
-    @property
-    def clipped_sum(self) -> BoundedSum:
-        """The private value."""
-        raise NotImplementedError
-
-    def release_plan(self) -> ReleasePlan:
-        """What the engine executes."""
-        return ReleasePlan(
-            self.sampling,
-            self.clipped_sum,
-            self.noise_multiplier,
-            self.neighboring_relation,
-            persons=self.persons,
-        )
 
     def released(
         self, rows: Rows, streams: Streams, progress: Progress
@@ -242,41 +252,6 @@ def far_below(
 def rows_told(found: float, noise: float) -> int:
     """Return the number of rows that a noisy sum of weights tells, at least that of its noise."""
     return max(1, round(found), round(noise))
-
-
-LOUD = 4.0  # standard deviations of noise beyond which a count is one
-
-
-def mean_logarithm(counts: np.ndarray, noise: float) -> tuple[float, float]:
-    """Mean and variance of ln e from noisy counts of e by binary exponent, as if uniform in each.
-
-    Both are 0 where all counts are dominated by noise.
-    """
-    sure = np.where(counts > LOUD * noise, counts, 0.0)
-    if not sure.any():
-        return 0.0, 0.0
-    weights, logs = sure / sure.sum(), math.log(2.0) * (np.array(MAGNITUDES) - 0.5)
-    mean = float(weights @ logs)
-    return mean, float(weights @ (logs - mean) ** 2) + math.log(2.0) ** 2 / 12.0
-
-
-BEYOND = 0.05  # of the targets, at most, are larger than their unit
-
-
-def unit_of(counts: np.ndarray, noise: float) -> float | None:
-    """Power of two that all but a few targets are below, from noisy counts by binary exponent.
-
-    Targets of one scale have two or three exponents. None where no two neighbours hold more than
-    their noise may.
-    """
-    pairs = counts[:-1] + counts[1:]
-    most = int(pairs.argmax())
-    if pairs[most] <= LOUD * math.sqrt(2.0) * noise:
-        return None
-    sure = np.where(counts > LOUD * noise, counts, 0.0)
-    sure[most : most + 2] = np.maximum(counts[most : most + 2], 0.0)
-    at_least = np.cumsum(sure[::-1])[::-1]
-    return 2.0 ** MAGNITUDES[int(np.flatnonzero(at_least > BEYOND * at_least[0])[-1])]
 
 
 class Inference(Protocol[S]):

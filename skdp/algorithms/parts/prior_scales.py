@@ -97,18 +97,6 @@ class PriorScales:
         log_scales = np.log(self.scale) + _GRID
         density = log_density(log_scales, self.scale) - self.sizes[:, None] * log_scales
         density = density - 0.5 * self.squares(theta)[..., None] * np.exp(-2.0 * log_scales)
-        return _drawn(log_scales, density, uniform)
-
-    def drawn_by(self, slope: np.ndarray, curvature: np.ndarray, uniform: np.ndarray) -> np.ndarray:
-        """Draw a τ of log-likelihood slope·τ − curvature·τ²/2, (...), by uniforms (2, ...)."""
-        log_scales = np.log(self.scale) + _GRID
-        scales, density = np.exp(log_scales), log_density(log_scales, self.scale)
-        density = density + (slope[..., None] - 0.5 * curvature[..., None] * scales) * scales
-        return _drawn(log_scales, density, uniform)
-
-
-def _drawn(log_scales: np.ndarray, density: np.ndarray, uniform: np.ndarray) -> np.ndarray:
-    """Draw from log densities (..., G) on the grid, by two uniform numbers each."""
-    mass = np.cumsum(np.exp(density - density.max(axis=-1, keepdims=True)), axis=-1)
-    cell = np.sum(mass < uniform[0][..., None] * mass[..., -1:], axis=-1)
-    return np.exp(log_scales[np.minimum(cell, len(_GRID) - 1)] + _CELL * (uniform[1] - 0.5))
+        mass = np.cumsum(np.exp(density - density.max(axis=-1, keepdims=True)), axis=-1)
+        cell = np.sum(mass < uniform[0][..., None] * mass[..., -1:], axis=-1)
+        return np.exp(log_scales[np.minimum(cell, len(_GRID) - 1)] + _CELL * (uniform[1] - 0.5))
