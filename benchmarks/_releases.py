@@ -65,10 +65,12 @@ def cases():
     far, across = along(2, R), along(1, R)
     yes, no = Record(along(2, 2.5), (1.0,)), Record(along(2, 2.5), (0.0,))
     high, low = Record(along(2, 2.5), (1.0,)), Record(along(2, 2.5), (-1.0,))
-    # Rates at which a count of 0 lies farthest below, and the largest one farthest above.
-    busy = np.array([[0.0, 0.0, np.log(LARGEST_COUNT - 4 * np.sqrt(LARGEST_COUNT)) / 1.5]])
+    # A count of 0 lies as far below the rate as scores are cut, and the largest as far above.
+    half_of_it = LARGEST_COUNT / 2.0
+    busy = np.array([[0.0, 0.0, np.log(half_of_it) / 1.5, half_of_it]])
     steep = np.linspace(-2, 6, 4001)
-    rate = np.array([[0.0, steep[counts.slope_at(steep).argmax()] / (R * R / C), 0.0]])
+    steepest = steep[counts.slope_at(steep).argmax()]
+    rate = np.array([[0.0, steepest / (R * R / C), 0.0, counts.widest]])
     middle, half, numbers = (0.0,) * D, (1.0,) * D, (True, True, False)
     ends = np.array([[-1.0] * D, [1.0] * D])
     corner = Record(np.ones(D))
