@@ -85,8 +85,8 @@ CUTS = 21  # that are tried: the largest count, and down to a 1024th of it
 
 def told_of_counts(
     counts: np.ndarray, noise: float, n: float, of_scores: float, most: float
-) -> tuple[float, float] | None:
-    """Mean of counts, and the cut c: what it hides is as little as noise, which is ∝ c.
+) -> tuple[float, float, float] | None:
+    """Mean of counts, the cut c of least error, and the square of what it hides of scores, over c².
 
     ``counts`` are noisy ones by binary exponent, of n rows up to a largest count ``most``, and
     ``of_scores`` is the norm of the noise of all scores together, over c. What is hidden moves
@@ -102,4 +102,5 @@ def told_of_counts(
     rows = np.append(counts[seen], max(n - counts[seen].sum(), 0.0))
     mean = float(size @ rows / rows.sum())
     hidden = np.maximum(np.abs(size - mean) - c[:, None], 0.0) @ rows
-    return mean, float(c[np.argmin((of_scores * c) ** 2 + hidden**2)])
+    best = np.argmin((of_scores * c) ** 2 + hidden**2)
+    return mean, float(c[best]), float((hidden[best] / c[best]) ** 2)

@@ -246,8 +246,8 @@ def test_slopes_of_usual_rows_are_not_cut():
     slopes = rate.slope_at(line)
     theta = np.array([[line[slopes.argmax()] / 0.7, 0.0, 0.0, 5.0]])
     term = one.records(theta, batch([[0.7, 0.0, 0.0]], [0.0]))
-    assert np.linalg.norm(term) == pytest.approx(slopes.max() / rate.steepest * 0.7**2)
-    assert slopes.max() == pytest.approx(rate.steepest, rel=1e-2)
+    assert np.linalg.norm(term) == pytest.approx(slopes.max() / rate.slopes[1] * 0.7**2)
+    assert slopes.max() == pytest.approx(rate.slopes[1], rel=1e-2)
 
 
 @pytest.mark.parametrize("c", [0.7, 5.0])
@@ -259,7 +259,7 @@ def test_sums_of_counts_are_those_of_the_cut_beside_the_parameters(c):
     w = CUT.weights(np.linalg.norm(rows, axis=1))
     psi = rate.residual(logits[:, None], counts[:, None].astype(float))[:, 0]
     np.testing.assert_allclose(np.ravel(RATE.scores(CUT)(theta, of)), (w * psi) @ rows, atol=1e-9)
-    slope = unpacked(rate.steepest * RATE.slope(CUT)(theta, of), 3)
+    slope = unpacked(rate.slopes[1] * RATE.slope(CUT)(theta, of), 3)
     weighted = (w * rate.slope_at(logits))[:, None] * rows
     np.testing.assert_allclose(slope, rows.T @ weighted, atol=1e-9)
 
@@ -624,15 +624,9 @@ def test_slopes_of_columns_that_saturate_are_found():
 def test_a_run_learns_on_its_way_which_slopes_are_small():
     """Scores that change by a tenth of what the mean slope foretells, noise far below that."""
     config = glm.GLMConfig(
-        family=LOGIT,
-        n_rows=1000,
-        n_features=2,
-        fit_intercept=False,
-        clip_norm=2.0,
-        n_steps=3,
-        noise_multiplier=1e-3,
-        design=Design.of_standardised(2, False),
-    )
+        family=LOGIT, n_rows=1000, n_features=2, fit_intercept=False, clip_norm=2.0, n_steps=3,
+        noise_multiplier=1e-3, design=Design.of_standardised(2, False),
+    )  # fmt: skip
     update = steps.Update.__new__(steps.Update)
     update.config, update.noise = config, lambda kind: 0.01
     queries = np.array([[x, 0.5 * x] for x in (0.0, 0.1, 0.3, 0.4)])
@@ -642,6 +636,8 @@ def test_a_run_learns_on_its_way_which_slopes_are_small():
     np.testing.assert_allclose(update.on_the_way(own, H) ** 2, [0.1, 1.0], atol=0.1)
     update.noise = lambda kind: 1e6
     np.testing.assert_allclose(update.on_the_way(own, H), 1.0, rtol=0.01)
+    known, hidden = (own._replace(hidden=v).measured(H[None], 0.1, 1.0)[0] for v in (0.0, 1e4))
+    assert known[0, 0, 0] > 50 * hidden[0, 0, 0] > 0.0
 
 
 def test_what_clipped_residuals_tell_of_their_scale():
@@ -671,7 +667,7 @@ def test_released_slopes_of_counts_are_those_of_scores_at_the_cut():
     update = steps.Update(config, KNOWN, np.random.default_rng(0))
     state = update.init()._replace(cut=2.0)
     found = update.update(state, packed(np.eye(3)), config.kinds.index("slope")).slopes
-    np.testing.assert_allclose(found, [replace(RATE, clip=2.0).steepest * np.eye(3) / 900])
+    np.testing.assert_allclose(found, [replace(RATE, clip=2.0).slopes[1] * np.eye(3) / 900])
 
 
 def test_no_number_of_steps_makes_an_error_that_all_have_smaller():

@@ -73,8 +73,9 @@ def test_mean_and_cut_of_counts_are_told_by_their_magnitudes():
     mean = np.array([400.0, 300.0, 40.0]) @ size / 1000.0
     quiet, usual, loud = of(1e-3), of(30.0), of(1e3)
     assert [quiet[0], usual[0], loud[0]] == pytest.approx([mean] * 3)
-    assert quiet[1] == pytest.approx(50.0)  # the least that hides none
+    assert quiet[1:] == pytest.approx((50.0, 0.0))  # the least that hides none
     assert loud[1] < usual[1] < quiet[1]
+    assert usual[2] == pytest.approx((40.0 * (48.0 - mean - usual[1]) / usual[1]) ** 2)
     counts[MAGNITUDES.index(40)] = 50.0
     assert of(30.0) == usual
     assert told_of_counts(counts, 1e3, 1000.0, 1.0, 100.0) is None

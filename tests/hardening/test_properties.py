@@ -307,14 +307,11 @@ class TestLedgerFile:
         "event",
         [
             *(None, 7, "text", [], {}, {"type": "Nothing"}, {"type": "GaussianDpEvent"}),
-            {"type": "GaussianDpEvent", "noise_multiplier": float("nan")},
-            {"type": "GaussianDpEvent", "noise_multiplier": -1.0},
-            {"type": "GaussianDpEvent", "noise_multiplier": "inf"},
+            *({"type": "GaussianDpEvent", "noise_multiplier": s} for s in (math.nan, -1.0, "inf")),
             {"type": "GaussianDpEvent", "noise_multiplier": 1.0, "more": 1},
             {"type": "SelfComposedDpEvent", "event": {"type": "NoOpDpEvent"}, "count": -1},
-            {"type": "ComposedDpEvent", "events": 3},
+            *({"type": "ComposedDpEvent", "events": 3}, {"type": "DpEvent"}),
             {"type": "ZCDpEvent", "rho": 1.0, "xi": 0.0},
-            {"type": "DpEvent"},
         ],
     )
     def test_an_entry_that_nobody_can_price_is_no_entry(self, spent, tmp_path, event):

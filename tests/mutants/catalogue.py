@@ -695,7 +695,7 @@ SECTIONS = {
 +ScoreGramSum(LinearClippedSum(score.residual, math.inf, score.largest_residual))
 --- algorithms/noise_aware/steps.py; tests/algorithms/test_standardised.py
 @@ Update.slope_unit: slopes of counts stay divided by the largest
--family.steepest if isinstance(family, Counts) else 1.0
+-family.slopes[1] if isinstance(family, Counts) else 1.0
 +1.0
 --- algorithms/noise_aware/steps.py; tests/estimators/test_variational_regression.py
 @@ Update.query: numbers without bounds are asked for in units of 1
@@ -742,6 +742,9 @@ SECTIONS = {
 @@ told_of_counts: counts that there cannot be set the cut of counts
 -exponents <= math.log2(most) + 1.0
 +True
+@@ told_of_counts: intervals of counts know nothing of what is cut off
+-float((hidden[best] / c[best]) ** 2)
++0.0
 @@ told_of_counts: noise has no part in the cut of counts
 -(of_scores * c) ** 2 + hidden**2
 +hidden**2
@@ -1202,6 +1205,10 @@ SECTIONS = {
 @@ Logit.slope: the slope of classes has the bound of second moments
 -min(R**2 / 4.0, C * R / 2.0)
 +R**2 / 40.0
+--- algorithms/noise_aware/draws.py; tests/algorithms/test_standardised.py
+@@ Along.measured: what is cut off counts is taken for known
+-self.hidden + 1e-9 * n
++1e-9 * n
 --- algorithms/noise_aware/counts.py; tests/algorithms/test_standardised.py
 @@ AtCut.record_bound: the slope of counts has the bound of second moments of theirs cut
 -R * min(R, C)
@@ -1213,7 +1220,7 @@ SECTIONS = {
 -replace(self.family, clip=c)
 +self.family
 @@ AtCut._at: slopes of counts have another unit than their bound
--family.steepest
+-family.slopes[1]
 +1.0
 @@ Counts.residual: scores of counts keep their mean
 -self._score.residual(logits, targets)

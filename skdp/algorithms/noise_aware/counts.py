@@ -52,7 +52,7 @@ class AtCut(RowSum):
         family = replace(self.family, clip=c)
         one: Any = WeightedScores(family.residual, C, family.largest, R)
         if self.of_slopes:
-            weight = Slope(family, self.cut, family.steepest)
+            weight = Slope(family, self.cut, family.slopes[1])
             one = GramSum(R * min(R, C), weight, of_person=self.of_person)
         return one, theta[:, :-1]
 
@@ -95,14 +95,9 @@ class Counts(Family):
         return self.likelihood.score(self._c)
 
     @property
-    def steepest(self) -> float:
-        """χ: largest slope of a score."""
-        return float(self._score.slope_bound) / self._c
-
-    @property
     def slopes(self) -> tuple[float, float]:
-        """Ends of the mean slope."""
-        return 1e-4, self.steepest
+        """Ends of the mean slope; χ is the largest slope of a score."""
+        return 1e-4, float(self._score.slope_bound) / self._c
 
     def residual(self, logits: np.ndarray, targets: np.ndarray) -> np.ndarray:
         """The score, within [-1, 1]."""

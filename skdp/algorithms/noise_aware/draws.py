@@ -27,6 +27,7 @@ class Along(NamedTuple):
     sampling: float  # κ: variance of the scores over their slope
     curved: float = 1.0  # slope along θ of the logits of normal rows, over their mean slope
     slope: np.ndarray | None = None  # as released, (D, D)
+    hidden: float = 0.0  # variance of what is cut off scores, which is in all of them alike
 
     def measured(
         self, H: np.ndarray, noise: float, n: float, scatter: np.ndarray | None = None
@@ -44,9 +45,9 @@ class Along(NamedTuple):
         weights = weights / weights.sum()
         variance = float(weights**2 @ variances)
         told = weights @ g + H @ (weights @ q)
-        tiny = 1e-9 * n  # where there is no noise, and a direction without rows
+        variance += self.hidden + 1e-9 * n  # as rows may have no direction, and releases no noise
         sampling = self.sampling * H if scatter is None else scatter
-        half = inverse_root(sampling + (variance + tiny) * np.eye(H.shape[-1]))
+        half = inverse_root(sampling + variance * np.eye(H.shape[-1]))
         own = half @ H
         return own.transpose(0, 2, 1) @ own, (told[:, None] @ half.transpose(0, 2, 1) @ own)[:, 0]
 

@@ -66,6 +66,7 @@ class State(NamedTuple):
     scores: tuple[np.ndarray, ...] = ()
     units: tuple[float, ...] = ()  # by which what was released was multiplied to be a score
     cut: float = WIDEST  # c
+    hidden: float = 0.0  # variance, of each entry of a score, of what it hides
     squares: tuple[tuple[float, float], ...] = ()  # means of ψ², and c
     scales: tuple[float, ...] = ()  # of residuals
     slopes: np.ndarray | None = None  # of each contrast, (k, D, D)
@@ -148,7 +149,7 @@ class Update:
         family = self.family(state)
         if family.extra:
             return 1.0 / inside(state.scales[-1] / state.cut)
-        return family.steepest if isinstance(family, Counts) else 1.0
+        return family.slopes[1] if isinstance(family, Counts) else 1.0
 
     def _counted(self, state: State, noisy: np.ndarray) -> State:
         """Cut scores of counts, and start, as their magnitudes tell."""
@@ -157,9 +158,8 @@ class Update:
         told = told_of_counts(noisy, noise, self.n, of_scores, config.likelihood.largest_count)
         if told is None:
             return state
-        theta = state.theta.copy()
-        theta[:, config.n_features :] = math.log(told[0])
-        return state._replace(theta=theta, cut=told[1])
+        theta = np.where(np.arange(config.n_columns) < config.n_features, 0.0, math.log(told[0]))
+        return state._replace(theta=theta[None], cut=told[1], hidden=told[2] / config.n_columns)
 
     def _drawn(self, gram: np.ndarray, sd: float) -> tuple[np.ndarray, np.ndarray]:
         """Draws of G: axes and eigenvalues."""
@@ -270,7 +270,7 @@ class Update:
             found.append(
                 Along(
                     plain[:, k], bent[:, k], scores[:, k], units,
-                    slope, sampling, float(usual.along[k]), told,
+                    slope, sampling, float(usual.along[k]), told, state.hidden,
                 )
             )  # fmt: skip
         return found
