@@ -222,9 +222,12 @@ def behind(cells, methods):
     text = f"in {len(found)} of {len(cells)} cells"
     if found:
         each = (
-            f"{c['table']} at ε = {c['epsilon']:g}: {m}, by {gap:.3g}" for c, m, gap, _ in found
+            f"{c['table']} at ε = {c['epsilon']:g}: {m}, by {gap:.3g}{'*' * bool(far)}"
+            for c, m, gap, far in found
         )
-        text += f", {sure} of them by more than two errors of the difference ({listed(each)})"
+        text += (
+            f" ({listed(each)}), {sure} of them, starred, by more than two errors of the difference"
+        )
     return text
 
 

@@ -568,7 +568,7 @@ def of_one_code(parts, names):
     found = {(parts[name].get("code"), parts[name].get("machine")) for name in names}
     if len(found) > 1 or None in (one := min(found)):
         return "**Not all figures are of one code and one machine.**"
-    return f"All figures are of the same code, {one[0]} (as on that page), on {one[1]}."
+    return f"All figures of skdp are of the same code, {one[0]} (a hash), on {one[1]}."
 
 
 def machine():
@@ -1246,13 +1246,16 @@ def page(parts):
         it.""")
     yield "```text"
     yield 'pip install -c constraints.txt -e ".[bench]" opacus interpret-core'
-    yield "SKDP_DATA=... DIFFPRIVLIB_PYTHON=... python benchmarks/side_by_side.py"
+    yield "export SKDP_DATA=... DIFFPRIVLIB_PYTHON=... MAPIE_PYTHON=..."
+    yield "python benchmarks/side_by_side.py"
     yield "```"
     yield ""
     yield from prose(f"""
-        `SKDP_DATA` names a folder of data (without it, most comes from OpenML);
-        `DIFFPRIVLIB_PYTHON` the interpreter of an environment with diffprivlib, which does not
-        import on the scikit-learn of today. All of it took {minutes:.0f} minutes. Splits and
+        `SKDP_DATA` names a folder of data (without it, most comes from OpenML, and the part
+        `conformal` does not run); `DIFFPRIVLIB_PYTHON` the interpreter of an environment with
+        diffprivlib, which does not import on the scikit-learn of today, and `MAPIE_PYTHON` one with
+        MAPIE. All of it took {minutes:.0f} minutes. Figures of DP-EBM, which do not depend on skdp
+        and take half an hour more, may be read again from an earlier run (`--peer`). Splits and
         simulated data have seeds, private fits have none: another run differs by about the standard
         errors. The figures of every repetition are in `docs/benchmarks.json`. Whether privacy
         claims hold is on another page, [evidence](evidence.md). {of_one_code(parts, there)}""")
