@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.stats import poisson
 
 from skdp.rows.bounded_sum import POSITIVE
 from skdp.rows.person_sums import RowSum
@@ -79,8 +80,8 @@ def unit_of(counts: np.ndarray, noise: float) -> float | None:
     return 2.0 ** MAGNITUDES[int(np.flatnonzero(at_least > BEYOND * at_least[0])[-1])]
 
 
-SEEN = 2.0  # deviations of the noise, beyond which a number of counts is seen
-CUTS = 21  # that are tried: the largest count, and down to a 1024th of it
+SEEN = 3.0  # deviations of the noise, beyond which a number of counts is seen
+OCTAVES = 20  # below the largest count, down to which counts are seen and cuts are tried
 
 
 def told_of_counts(
@@ -90,17 +91,20 @@ def told_of_counts(
 
     ``counts`` are noisy ones by binary exponent, of n rows up to a largest count ``most``, and
     ``of_scores`` is the norm of the noise of all scores together, over c. What is hidden moves
-    scores as if it were of rows that lie a deviation off in one direction. Counts are taken to be
-    in the middle of their range, and rates at the mean. None where no number of counts is beyond
-    its noise.
+    scores as if it were of rows that lie a deviation off in one direction: counts beyond c, taken
+    to be at the upper end of their range, with the mean in its middle; and what Poisson's law has
+    beyond c, as its mean is taken out of scores, and counts may have another law. None where no
+    number of counts is beyond its noise.
     """
-    exponents, c = np.array(MAGNITUDES), most * 2.0 ** (-0.5 * np.arange(CUTS))
-    seen = (counts > SEEN * noise) & (exponents <= math.log2(most) + 1.0)
+    below, c = math.log2(most) - np.array(MAGNITUDES), most * 2.0 ** (-0.5 * np.arange(2 * OCTAVES))
+    seen = (counts > SEEN * noise) & (below >= -1.0) & (below <= OCTAVES)
     if not seen.any():
         return None
-    size = np.append(np.minimum(0.75 * 2.0 ** exponents[seen], most), 0.0)
+    size = np.append(np.minimum(most * 2.0 ** -below[seen], most), 0.0)
     rows = np.append(counts[seen], max(n - counts[seen].sum(), 0.0))
-    mean = float(size @ rows / rows.sum())
+    mean = 0.75 * float(size @ rows / rows.sum())
     hidden = np.maximum(np.abs(size - mean) - c[:, None], 0.0) @ rows
+    y = np.arange(math.ceil(mean + 9.0 * math.sqrt(mean) + 30.0))
+    hidden += n * (np.maximum(np.abs(y - mean) - c[:, None], 0.0) @ poisson.pmf(y, mean))
     best = np.argmin((of_scores * c) ** 2 + hidden**2)
     return mean, float(c[best]), float((hidden[best] / c[best]) ** 2)

@@ -69,13 +69,13 @@ def test_mean_and_cut_of_counts_are_told_by_their_magnitudes():
     counts = np.zeros(len(MAGNITUDES))
     for exponent, number in ((1, 400.0), (3, 300.0), (6, 40.0)):
         counts[MAGNITUDES.index(exponent)] = number
-    of, size = (lambda noise: told_of_counts(counts, 5.0, 1000.0, noise, 100.0)), [1.5, 6.0, 48.0]
-    mean = np.array([400.0, 300.0, 40.0]) @ size / 1000.0
+    of, size = (lambda noise: told_of_counts(counts, 5.0, 1000.0, noise, 100.0)), [2.0, 8.0, 64.0]
+    mean = 0.75 * np.array([400.0, 300.0, 40.0]) @ size / 1000.0
     quiet, usual, loud = of(1e-3), of(30.0), of(1e3)
     assert [quiet[0], usual[0], loud[0]] == pytest.approx([mean] * 3)
-    assert quiet[1:] == pytest.approx((50.0, 0.0))  # the least that hides none
+    assert quiet[1:] == pytest.approx((100.0 / 2**0.5, 0.0))  # the least that hides none
     assert loud[1] < usual[1] < quiet[1]
-    assert usual[2] == pytest.approx((40.0 * (48.0 - mean - usual[1]) / usual[1]) ** 2)
+    assert usual[2] == pytest.approx((40.0 * (64.0 - mean - usual[1]) / usual[1]) ** 2, rel=1e-3)
     counts[MAGNITUDES.index(40)] = 50.0
     assert of(30.0) == usual
     assert told_of_counts(counts, 1e3, 1000.0, 1.0, 100.0) is None
