@@ -157,8 +157,9 @@ class DPVariationalPoissonRegression(NormalCounts, VariationalLinearModel):
 
     Counts y with y ~ Poisson(exp(x·θ)) under a Gaussian prior N(0, prior_scale² I), whose posterior
     is approximated by a Gaussian. By default that posterior is *noise-aware*: the posterior given
-    what was released, wide where ε is small. Each row may have an exposure e, such as a time or an
-    area: y ~ Poisson(e exp(x·θ)).
+    what was released, wide where ε is small. It spends a tenth of what columns leave of the squared
+    GDP budget on noisy numbers of counts by magnitude, so that ``largest_count`` may be generous.
+    Each row may have an exposure e, such as a time or an area: y ~ Poisson(e exp(x·θ)).
 
     Parameters
     ----------
