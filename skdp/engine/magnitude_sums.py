@@ -96,15 +96,17 @@ def told_of_counts(
     beyond c, as its mean is taken out of scores, and counts may have another law. None where no
     number of counts is beyond its noise.
     """
-    below, c = math.log2(most) - np.array(MAGNITUDES), most * 2.0 ** (-0.5 * np.arange(2 * OCTAVES))
-    seen = (counts > SEEN * noise) & (below >= -1.0) & (below <= OCTAVES)
+    exponents, top = np.array(MAGNITUDES), math.log2(most)
+    possible = (exponents <= top + 1.0) & (exponents >= top - OCTAVES)
+    seen = possible & (counts > SEEN * noise)
     if not seen.any():
         return None
-    size = np.append(np.minimum(most * 2.0 ** -below[seen], most), 0.0)
+    size = np.append(np.minimum(2.0 ** exponents[seen], most), 0.0)
     rows = np.append(counts[seen], max(n - counts[seen].sum(), 0.0))
     mean = 0.75 * float(size @ rows / rows.sum())
+    c, reach = most * 2.0 ** (-0.5 * np.arange(2 * OCTAVES)), 9.0 * math.sqrt(mean) + 30.0
     hidden = np.maximum(np.abs(size - mean) - c[:, None], 0.0) @ rows
-    y = np.arange(math.ceil(mean + 9.0 * math.sqrt(mean) + 30.0))
+    y = np.arange(max(0, math.floor(mean - reach)), math.ceil(mean + reach))
     hidden += n * (np.maximum(np.abs(y - mean) - c[:, None], 0.0) @ poisson.pmf(y, mean))
     best = np.argmin((of_scores * c) ** 2 + hidden**2)
     return mean, float(c[best]), float((hidden[best] / c[best]) ** 2)

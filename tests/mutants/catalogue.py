@@ -740,7 +740,7 @@ SECTIONS = {
 +cancelling, apart = True, 1.0
 --- engine/magnitude_sums.py; tests/engine/test_magnitude_sums.py
 @@ told_of_counts: counts that there cannot be set the cut of counts
--below >= -1.0
+-exponents <= top + 1.0
 +True
 @@ told_of_counts: intervals of counts know nothing of what is cut off
 -float((hidden[best] / c[best]) ** 2)

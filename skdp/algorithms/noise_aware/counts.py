@@ -1,7 +1,8 @@
 """Scores of counts, for `skdp.algorithms.noise_aware.glm`.
 
 ψ = y less a rate exp θz, cut at c and less the mean that it has then under Poisson's law, over c,
-the most that this can be. How far counts spread decides c: their magnitudes are released first.
+and cut at 1 again, which bounds it. How far counts spread decides c: their magnitudes are released
+first.
 """
 
 from __future__ import annotations
@@ -88,7 +89,7 @@ class Counts(Family):
 
     @property
     def _c(self) -> float:
-        return self.clip or self.widest  # of what is cut, less its mean: so at both ends
+        return self.clip or self.widest
 
     @property
     def _score(self) -> Any:
@@ -116,9 +117,9 @@ class Counts(Family):
         return self._score.value(np.asarray(logits)[:, None])[:, 0] / self._c
 
     def slope_at(self, logits: np.ndarray) -> np.ndarray:
-        """Expected slope of the score."""
+        """Expected slope of the score, before it is cut at 1."""
         return self._score.slope(np.asarray(logits)[:, None])[:, 0, 0] / self._c
 
     def variance_at(self, logits: np.ndarray) -> np.ndarray:
-        """Expected square of the score."""
+        """Expected square of the score, before it is cut at 1."""
         return self._score.variance(np.asarray(logits)[:, None])[:, 0, 0] / self._c**2

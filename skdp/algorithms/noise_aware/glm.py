@@ -11,8 +11,8 @@ and w = min(1, C/(‖z‖ m), R²/‖z‖²), a run releases
 Rows are not changed: w scales scores, by nothing that depends on y, so that the expected score is 0
 at the truth whatever C is, if the model holds; on other rows the root moves, by up to some standard
 errors where tails are heavy. H is the derivative of the expected score; of K classes it is released
-along K - 1 contrasts. With exposures, their magnitudes are counted before; a robust run releases
-Σ w² s² z zᵀ at the last θ_t too.
+along K - 1 contrasts. Magnitudes of counts, and of exposures, are counted before; a robust run
+releases Σ w² s² z zᵀ at the last θ_t too.
 
 Where the run goes is in `skdp.algorithms.noise_aware.steps`, the posterior in
 `skdp.algorithms.noise_aware.posterior`: both are functions of what was released.

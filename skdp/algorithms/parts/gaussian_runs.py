@@ -73,7 +73,7 @@ class GaussianRun:
 
     @property
     def units(self) -> tuple[float, ...]:
-        """Noise multiplier of each release over the factor."""
+        """Noise multiplier of each release over the factor; a run has these or `sampling`."""
         return (1.0,) * self.sampling.n_steps
 
     @property
