@@ -147,11 +147,13 @@ class CategoricalScore(Score):
 
 @dataclass(frozen=True)
 class PoissonScore(Score):
-    """clip(min(y, y_max) − r, ±c) less its own mean under Poisson(r), at the rate r = e^z ≤ y_max.
+    """clip(y − r, ±c) less its mean under Poisson(r), at the rate r = e^z ≤ y_max.
 
-    Tabulated over the logit: sums over the counts that occur. Beyond y_max, which no count exceeds,
-    the rate is cut: far above, every count would be clipped and so would the mean, the score would
-    be 0 whatever the counts are, and a run that had stepped there would not find back.
+    Tabulated over the logit: sums over the counts that occur. What the law has beyond y_max is not
+    taken out, as counts that end there need not be of that law: theirs would be 0, and those that
+    are cut have the estimate of what they are cut to. Beyond y_max, which no count exceeds, the
+    rate is cut: far above, every count would be clipped and so would the mean, the score would be
+    0 whatever the counts are, and a run that had stepped there would not find back.
     """
 
     bound: float
@@ -214,8 +216,8 @@ def _table_of(score: PoissonScore) -> np.ndarray:
         spread = 9.0 * math.sqrt(rate) + 30.0
         y = np.arange(max(0.0, math.floor(rate - spread)), math.ceil(rate + spread))
         p = poisson.pmf(y, rate)
-        here = np.clip(np.minimum(y, score.largest_count) - rate, -score.bound, score.bound)
-        more = np.clip(np.minimum(y + 1, score.largest_count) - rate, -score.bound, score.bound)
+        here = np.clip(y - rate, -score.bound, score.bound)
+        more = np.clip(y + 1 - rate, -score.bound, score.bound)
         mean = p @ here
         rows.append((mean, rate * (p @ (more - here)), p @ (here - mean) ** 2))
     mean, slope, variance = np.array(rows).T

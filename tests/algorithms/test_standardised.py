@@ -283,10 +283,9 @@ def test_a_number_of_rows_that_is_private_is_the_one_that_was_released(relation,
 def test_scores_of_counts_have_the_mean_the_variance_and_the_slope_that_are_stated():
     count, logits = np.arange(200.0), np.array([-3.0, -1.0, 0.0, 1.0, 2.0, 2.15])
     p = stats.poisson.pmf(count, np.exp(logits)[:, None])
-    cut = np.minimum(count, 9.0)
 
     def scores(at):
-        pairs = np.broadcast_arrays(at[:, None], cut)
+        pairs = np.broadcast_arrays(at[:, None], count)
         return RATE.residual(pairs[0].reshape(-1, 1), pairs[1].reshape(-1, 1)).reshape(p.shape)
 
     found = scores(logits)
@@ -843,11 +842,14 @@ def test_rows_that_were_cut_are_told():
         classifier(bounds=BOUNDS | {"age": (0.0, 40.0)}).fit(TABLE, CLASSES)
 
 
-def test_counts_and_classes_take_bounds():
-    counts = rng.poisson(np.exp(LINE / 3))
-    poisson = DPVariationalPoissonRegression(3.0, bounds=BOUNDS, n_samples=N).fit(TABLE, counts)
-    assert poisson.coef_.shape == (3,)
-    assert classifier(classes=[0, 1, 2]).fit(TABLE, CLASSES + (LINE > 1)).coef_.shape == (3, 3)
+def test_counts_need_not_be_poissons():
+    middle = np.append(TABLE.mean(), 1.0)
+    for y in (1 + CLASSES, rng.gamma(4.0, np.exp(LINE / 3) / 12), rng.binomial(3, 0.4, N)):
+        fit, exact = (
+            counter(epsilon=epsilon, largest_count=3).fit(TABLE, y) for epsilon in (3.0, math.inf)
+        )
+        error = np.append(fit.coef_ - exact.coef_, fit.intercept_ - exact.intercept_) @ middle
+        assert abs(error) < 5 * math.sqrt(middle @ fit.covariance_ @ middle)
 
 
 @pytest.mark.parametrize(
