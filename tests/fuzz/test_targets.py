@@ -1,6 +1,6 @@
 """The fuzz targets on random bytes, and on what once broke something; no fuzzer is needed.
 
-`fuzz_accounting.py` and `fuzz_inputs.py` run them guided by coverage.
+`run.py` runs them guided by coverage.
 """
 
 import base64
