@@ -300,22 +300,22 @@ class PrivacyReport:
             That of a Gaussian mechanism where the accountant is ``"gdp"``, and else from (ε, δ)
             alone, which is more than need be; see `skdp.privacy.risk`. 1 without a guarantee.
         """
-        if not self.valid:
-            return tpr_at_fpr(fpr, epsilon=math.inf)
-        together = paid_together(self.event, self.neighboring_relation)
-        if self.accountant == GDP and self.epsilon > 0.0 and len(together) == 1:
+        event, relation = self.event, self.neighboring_relation
+        # A stored report can call itself anything: its event has to be a Gaussian's too.
+        gaussian = self.accountant == GDP == least_bound(event, self.delta, relation)[1]
+        alone = len(paid_together(event, relation)) == 1
+        if self.valid and gaussian and alone and min(self.epsilon, self.delta) > 0.0:
             mu = epsilon_to_gdp(self.epsilon, self.delta) * (1 + 1e-9)
             # Discrete Gaussians are near such a mechanism, at a distance that δ pays for.
-            near = 0.0 if gaussian_mu(self.event) is not None else self.delta
+            near = 0.0 if gaussian_mu(event) is not None else self.delta
             return min(1.0, tpr_at_fpr(min(1.0, fpr + near), mu=mu) + near)
-        return tpr_at_fpr(fpr, epsilon=self.epsilon, delta=self.delta)
+        return tpr_at_fpr(fpr, epsilon=self.epsilon if self.valid else math.inf, delta=self.delta)
 
     def to_dict(self) -> dict[str, Json]:
         """Return the report as plain Python objects; the event becomes a nested dictionary."""
         values = {field.name: getattr(self, field.name) for field in fields(self)}
-        values["event"] = event_to_dict(self.event)
         values |= {name: list(getattr(self, name)) for name in _TEXTS}
-        return {"schema": SCHEMA, **values, "unit": self.unit}
+        return {"schema": SCHEMA, **values, "event": event_to_dict(self.event), "unit": self.unit}
 
     def to_json(self) -> str:
         """Return the report as JSON; an infinite ε is written as the string ``"inf"``."""

@@ -105,6 +105,10 @@ SECTIONS = {
 @@ tpr_at_fpr: an attacker finds what chance finds
 -ndtri(fpr) + mu
 +ndtri(fpr)
+--- privacy/report.py; tests/privacy/test_risk.py
+@@ PrivacyReport.tpr_at_fpr: what calls itself Gaussian is Gaussian
+-self.accountant == GDP == least_bound(event, self.delta, relation)[1]
++self.accountant == GDP
 """
     ),
     "calibration and search on disjoint rows": read(

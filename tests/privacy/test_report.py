@@ -171,6 +171,12 @@ ON_A_GRID = (
 )
 SEARCH = RepeatAndSelectDpEvent(dp.GaussianDpEvent(5.0), 3.0, 0.0)
 SGLD = dp_sgd_event([10.0, 11.0, 12.0, 13.0], 0.1)
+STEP = dp.GaussianDpEvent(5.0)
+STEPS = dp.ComposedDpEvent([dp.GaussianDpEvent(s) for s in (9.0, 4, 5, 6, 7, 8, 9)])
+RELEASES = dp.ComposedDpEvent([dp.GaussianDpEvent(s) for s in (3.0, 16.7, 17.1, 20.0)])
+SCALED = "step 'scaler' (DPStandardScaler): full batch, 1 release; then "
+READ = {"inferred_public_facts": ("classes",)}
+ADDED = {"neighboring_relation": "add_or_remove_one"}
 
 
 def written(event, sampling, version="0.1.0", delta=1e-5, **facts):
@@ -184,11 +190,7 @@ def written(event, sampling, version="0.1.0", delta=1e-5, **facts):
     [
         (DRAW, BY_REJECTION, 0.0),
         (DRAW, BY_REJECTION, 1e-5),
-        (
-            dp.ComposedDpEvent([dp.GaussianDpEvent(5.0), DRAW]),
-            f"step 'scaler' (DPStandardScaler): full batch, 1 release; then {BY_REJECTION}",
-            1e-5,
-        ),
+        (dp.ComposedDpEvent([STEP, DRAW]), SCALED + BY_REJECTION, 1e-5),
     ],
 )
 def test_rejection_samples_of_0_1_0_are_no_guarantee(event, sampling, delta):
@@ -221,25 +223,15 @@ def test_parts_of_0_2_0_may_not_have_been_parts():
     [
         (2, SGLD, "Poisson sampling, rate 0.1, 4 steps", {}),
         (2, dp_sgd_event([10.0] * 4, 1.0), "full batch, 4 steps", {}),
-        (
-            2,
-            dp.ComposedDpEvent([dp.GaussianDpEvent(s) for s in (9.0, 4, 5, 6, 7, 8, 9)]),
-            "step 'scaler' (DPStandardScaler): full batch, 1 release; then full batch, 6 steps",
-            {},
-        ),
+        (2, STEPS, SCALED + "full batch, 6 steps", {}),
         (
             3,
-            dp.GaussianDpEvent(5.0),
+            STEP,
             "3 times step 'model__estimator' (DPVariationalModel): full batch, 1 steps",
-            {"inferred_public_facts": ("classes",)},
+            READ,
         ),
         (4, SEARCH, "each trial: full batch, 21 steps; score: on public rows", {}),
-        (
-            6,
-            dp.GaussianDpEvent(5.0),
-            "full batch, 1 steps",
-            {"inferred_public_facts": ("classes",), "neighboring_relation": "add_or_remove_one"},
-        ),
+        (6, STEP, "full batch, 1 steps", READ | ADDED),
     ],
 )
 def test_reports_of_0_1_0_that_may_be_wrong_come_with_a_warning(number, event, sampling, facts):
@@ -256,16 +248,8 @@ def test_reports_of_0_1_0_that_may_be_wrong_come_with_a_warning(number, event, s
         (DRAW, BY_ROUNDS, {}),
         (EVENT, "Poisson sampling, rate 0.1, 16 steps", {}),
         (dp_sgd_event([9.0, 10.0, 10.0, 9.0, 10.0], 1.0), "full batch, 5 steps", {}),
-        (
-            dp.ComposedDpEvent([dp.GaussianDpEvent(s) for s in (3.0, 16.7, 17.1, 20.0)]),
-            "step 'a' (DPStandardScaler): full batch, 1 release; then step 'b' (Any): full batch",
-            {"inferred_public_facts": ("classes",)},
-        ),
-        (
-            dp.GaussianDpEvent(5.0),
-            "full batch, 1 steps",
-            {"neighboring_relation": "add_or_remove_one"},
-        ),
+        (RELEASES, SCALED + "step 'b' (Any): full batch", READ),
+        (STEP, "full batch, 1 steps", ADDED),
         (dp.NonPrivateDpEvent(), BY_REJECTION, {}),
     ],
 )

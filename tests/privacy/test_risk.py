@@ -1,9 +1,11 @@
 """Budgets as risk: against closed forms, and against what an attacker does find."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
+from dp_accounting.dp_event import ComposedDpEvent
 from scipy.stats import norm
 
 from skdp.audit import audit_samples
@@ -108,6 +110,15 @@ def test_reports_say_it(event, share):
     said = float(repr(report).split("at most ")[1].split(" in 100 members")[0])
     assert said == pytest.approx(100 * report.tpr_at_fpr(), rel=0.01)
     assert said >= 100 * report.tpr_at_fpr()
+
+
+@pytest.mark.parametrize("event", [PureDpEvent(4.0), ComposedDpEvent([])])
+@pytest.mark.parametrize("delta", [0.0, 1e-5])
+def test_a_report_that_calls_itself_gaussian_is_judged_by_its_event(event, delta):
+    honest = PrivacyReport.of(event, delta=delta, sampling="any")
+    changed = replace(honest, epsilon=4.4, accountant="gdp").to_json()
+    found = PrivacyReport.from_json(changed).tpr_at_fpr()
+    assert honest.tpr_at_fpr() <= found <= tpr_at_fpr(0.01, epsilon=4.4, delta=delta)
 
 
 def test_a_report_that_is_no_guarantee_says_nothing_of_risk():
