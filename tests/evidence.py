@@ -322,8 +322,8 @@ def fuzzing(name, folder):
         _, status, usage = os.wait4(child.pid, 0)
         child.returncode = os.waitstatus_to_exitcode(status)
         text = said.read_text(errors="replace")
-        if status:
-            print(text[-4000:], f"\nThe input is in {corpus.parent}.", flush=True)
+        if child.returncode:  # a finding: it is mended first, and then this run is made again
+            raise UnfinishedError(f"{text[-4000:]}\n{name}: the input is in {corpus.parent}")
         covered = re.findall(r"cov: (\d+)", text)
         executed = re.search(r"number_of_executed_units:\s*(\d+)", text)
         return {
