@@ -297,8 +297,8 @@ class PrivacyReport:
         Returns
         -------
         float
-            That of a Gaussian mechanism where the accountant is ``"gdp"``, and else from (ε, δ)
-            alone, which is more than need be; see `skdp.privacy.risk`. 1 without a guarantee.
+            That of a Gaussian mechanism where the accountant is ``"gdp"``, for the event too, and
+            else from (ε, δ) alone, more than need be; see `skdp.privacy.risk`. 1 without guarantee.
         """
         event, relation = self.event, self.neighboring_relation
         # A stored report can call itself anything: its event has to be a Gaussian's too.
