@@ -640,10 +640,11 @@ def test_a_run_learns_on_its_way_which_slopes_are_small():
 
 
 def test_what_clipped_residuals_tell_of_their_scale():
-    for scale in (0.1, 0.4, 1.0, 3.0):
+    for scale in (0.1, 0.4, 1.0, 3.0, 1e200):
         draws = np.clip(scale * np.random.default_rng(0).standard_normal(10**6), -1, 1)
         assert numbers.mean_square(np.array(scale)) == pytest.approx(np.mean(draws**2), rel=0.01)
         assert numbers.inside(scale) == pytest.approx(np.mean(np.abs(draws) < 1), abs=0.002)
+    assert numbers.inside(1e200) == pytest.approx(math.sqrt(2 / math.pi) / 1e200)
 
 
 def test_scales_are_told_by_all_steps_together():
@@ -962,6 +963,8 @@ def test_scores_of_normal_rows_are_moved_to_where_the_run_is():
     assert own.curved * own.mean_slope == pytest.approx(u @ S @ u / (u @ G @ u), rel=0.05)
     moved = np.linalg.solve(H[0], own.scores[:, :, None] / 1000)[:, :, 0] + curved.of_normal
     np.testing.assert_allclose(moved[:2], moved[[2, 2]], atol=0.05)
+    nowhere = own._replace(slope=S, queries=np.zeros((3, 3)))
+    assert one._curved(nowhere, H, own.mean_slope) == (nowhere, H)
 
 
 def test_several_classes_have_intervals_that_hold_and_contrasts_that_are_known():

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-from scipy.special import ndtr
+from scipy.special import erf
 
 from skdp.algorithms.noise_aware.families import UNCUT, Cut, Family, Product, alone
 from skdp.engine.linear_sums import GramSum, packed, packed_squares
@@ -143,15 +143,15 @@ class Line(Family):
 
 def inside(scale: float) -> float:
     """Share of normal residuals of a scale, in units of c, that are not cut."""
-    return float(2.0 * ndtr(1.0 / scale) - 1.0)
+    return float(erf(1.0 / (scale * math.sqrt(2.0))))
 
 
 def mean_square(scale: np.ndarray) -> np.ndarray:
     """E ψ² for normal residuals of a scale, in units of c."""
-    x = 1.0 / scale
+    x = np.maximum(1.0 / scale, 1e-8)  # below, rounding decides
     density = np.exp(-(x**2) / 2.0) / math.sqrt(2.0 * math.pi)
-    p = 2.0 * ndtr(x) - 1.0
-    return scale**2 * (p - 2.0 * x * density) + (1.0 - p)
+    p = erf(x / math.sqrt(2.0))
+    return (p - 2.0 * x * density) / x**2 + (1.0 - p)
 
 
 USUAL_SCALE = 0.2  # of residuals of targets in [-1, 1]; its logarithm has deviation 1

@@ -231,10 +231,10 @@ class Posterior:
 
         Where effects are strong they are far below the others: outcomes far out are sure.
         """
-        if own.curved >= STRAIGHT:
+        u, d = own.queries[-1].copy(), self.config.n_features
+        if own.curved >= STRAIGHT or not u[:d].any():  # effects of 0 have no direction
             return own, H
         assert own.slope is not None
-        u, d = own.queries[-1].copy(), self.config.n_features
         u[d:] = -self.update._means(self.state) @ u[:d]
         told = own.curved * slope * max(float(u @ self.gram @ u), 1e-9)
         seen, noise = float(u @ own.slope @ u), self.update.noise("slope") / self.n
