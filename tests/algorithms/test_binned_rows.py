@@ -115,6 +115,14 @@ def test_errors_of_curves_of_skewed_columns_are_as_large_as_said(skewed):
     assert missed(*skewed) < 1.4
 
 
+def test_shares_of_many_bins_are_found_where_there_is_hardly_noise():
+    table = Number("a", tuple(range(33)), n_waves=5).table
+    shares = np.random.default_rng(0).dirichlet(np.ones(len(table)))
+    rows = np.hstack([table, np.ones((len(table), 1))])
+    (found,) = BinnedRows((rows.T * shares) @ rows, 1e-10, (table,), 1.0).shares(None)
+    np.testing.assert_allclose(found @ rows, shares @ rows, atol=1e-4)
+
+
 @pytest.mark.parametrize("scale", [1e-6, 1e-2, 1.0])
 @pytest.mark.parametrize("column", [Number("a", tuple(range(25)), 9), Category("b", ("x", "y"))])
 def test_the_spread_of_shares_is_the_likeliest(column, scale):

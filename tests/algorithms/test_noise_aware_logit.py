@@ -379,6 +379,16 @@ class TestPooled:
         # Chains start at .7; of 2400 draws of ln τ, with deviations of .4, 400 are independent.
         assert np.median(np.log(found.scales)) == pytest.approx(median, abs=0.1)
 
+    def test_no_direction_is_known_better_than_slopes_say_or_less_than_the_prior_does(self):
+        prior, one = PriorScales(1.0, (0, 0, 0), known=True), np.ones((1, 1))
+        along = np.random.default_rng(0).standard_normal(3)
+        rows = LinearScores(3e8 * np.outer(along, along) / (along @ along))
+        given = Given(rows, np.zeros((1, 3)), 1.0, scatter=np.zeros((1, 3, 3)))
+        stream = Streams(b"key")("inference")
+        found = pooled(given, prior, np.zeros((1, 3)), one, stream, chains=False)
+        np.testing.assert_allclose(found.covariance @ along, 0.0, atol=1e-7)
+        assert np.linalg.eigvalsh(found.covariance)[-1] == pytest.approx(1.0)
+
 
 class TestPriorBlocks:
     X = np.random.default_rng(0).uniform(-1, 1, (4000, 6))

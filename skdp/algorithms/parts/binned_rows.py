@@ -128,11 +128,10 @@ class BinnedRows:
         if generator is not None:
             entries = entries + noise * generator.standard_normal(len(entries))
             center = center + spread * generator.standard_normal(bins)
-        precision = (design / noise**2) @ design.T + np.eye(bins) / spread**2 + 1.0 / SURE**2
-        linear = design @ (entries / noise**2) + center / spread**2 + 1.0 / SURE**2
-        root = np.linalg.cholesky(precision)
-        found = nnls(root.T, np.linalg.solve(root, linear))[0]
-        return np.maximum(found, LEAST / bins)
+        known = (np.eye(bins) / spread, np.full((1, bins), 1.0 / SURE))
+        Q, R = np.linalg.qr(np.vstack([(design / noise).T, *known]))
+        told = np.concatenate([entries / noise, center / spread, [1.0 / SURE]])
+        return np.maximum(nnls(R, Q.T @ told)[0], LEAST / bins)
 
     def moments(self, generator: Generator, size: int) -> tuple[np.ndarray, np.ndarray]:
         """Axes, in columns, and eigenvalues of draws of second moments per row."""

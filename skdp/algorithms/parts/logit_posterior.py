@@ -158,7 +158,10 @@ def pooled(
     """
     precision = prior.precision(scales)
     found = given.laplace(given.laplace(start, precision, 3).mode, precision, 2)
-    root = np.linalg.cholesky(np.linalg.inv(found.information))
+    unit = 1.0 / np.sqrt(precision)
+    values, axes = np.linalg.eigh(found.information * unit[..., :, None] * unit[..., None, :])
+    # No less than the prior's: rounding would have it so where there is hardly noise.
+    root = unit[..., :, None] * axes / np.sqrt(np.maximum(values, 1.0))[..., None, :]
     if chains:
         z = stream.normal((N_WEIGHED, *found.mode.shape))
         log = given.log_density(found.mode + times(root, z), precision, found.weight)
