@@ -168,17 +168,16 @@ SECTIONS = {
 @@ on_rows: a step before a fit says how many chunks there are
 -f"A chunk: {found.problem}"
 +f"Chunk of {rows.n_chunks}: {found.problem}"
---- rows/chunks.py; tests/chunks/test_persons.py
-@@ ChunkedRows.by_person: the persons' chunks are counted aloud
--tasks.agreed(ChunkedRows.each(self, task, range(self.n_chunks)))
-+tasks.agreed(ChunkedRows.each(self, task, range(self.n_chunks)), self.n_chunks)
---- rows/chunks.py; tests/contracts/test_sizes.py
 @@ ChunkedRows.__repr__: rows in chunks show how many chunks there are
 -f"{type(self).__name__}()"
 +f"{type(self).__name__}({self.n_chunks})"
 @@ first_look: no rows at all in chunks are refused where that is private
 -not seen and n_is_public
 +not seen
+--- rows/chunks.py; tests/chunks/test_persons.py
+@@ ChunkedRows.by_person: the persons' chunks are counted aloud
+-tasks.agreed(ChunkedRows.each(self, task, range(self.n_chunks)))
++tasks.agreed(ChunkedRows.each(self, task, range(self.n_chunks)), self.n_chunks)
 --- fitting/reading.py; tests/contracts/test_sizes.py
 @@ check_in_chunks: a verbose fit tells the time that private chunks take
 -estimator._relation.n_is_public
@@ -195,6 +194,9 @@ SECTIONS = {
 @@ LinearRows._copy: rows that may shift are copied by column
 -self.kept or self.alone or self._shifting
 +self.kept or self.alone
+@@ own_of: rows of a chunk are drawn by their place in it
+-selection.between(start, stop) - start
++selection.between(0, stop - start)
 --- rows/chunks.py; tests/engine/test_rows.py
 @@ ChunkSums.sum: the sum of the first chunk is left out
 -list(self._reading.places)
@@ -209,11 +211,6 @@ SECTIONS = {
 @@ fingerprint: fingerprints are of the rows alone
 -array is None
 +array is not next(iter(records))
---- rows/records.py; tests/engine/test_rows.py
-@@ own_of: rows of a chunk are drawn by their place in it
--selection.between(start, stop) - start
-+selection.between(0, stop - start)
---- rows/chunk_tasks.py; tests/chunks/test_faults.py
 @@ agreed: chunks of other columns are summed
 -_same(seen.kinds, first.kinds) and _same(seen.public, first.public)
 +True
@@ -239,7 +236,6 @@ SECTIONS = {
 @@ _first_look: persons in chunks of rows are passed over
 -"given" if has_groups else None
 +None
---- fitting/reading.py; tests/chunks/test_faults.py
 @@ Records.arrays: seeded fits of all rows in chunks share their noise
 -(self.X.fingerprints,)
 +()
@@ -444,6 +440,9 @@ SECTIONS = {
 @@ shortened: non-finite linear gradients pass
 -not np.isfinite(norms.sum())
 +False
+@@ OutsideSum.record_bound: two counts have the bound of one
+-math.sqrt(self.n_counts)
++1.0
 --- engine/linear_sums.py; tests/algorithms/test_noise_aware_glm.py
 @@ LinearClippedSum._clipped: a weight follows the record's own residual
 -norms = np.maximum(norms, self.largest_residual(logits))
@@ -452,10 +451,6 @@ SECTIONS = {
 @@ own_of: a row between two chunks counts in both
 -selection < stop
 +selection <= stop
---- engine/linear_sums.py; tests/engine/test_linear_sums.py
-@@ OutsideSum.record_bound: two counts have the bound of one
--math.sqrt(self.n_counts)
-+1.0
 --- rows/records.py; tests/engine/test_linear_sums.py
 @@ clipped: a row that is not finite is counted
 -longer[extreme] = features[extreme].any(axis=1)
@@ -464,6 +459,27 @@ SECTIONS = {
 @@ MagnitudeSum.records: a target of zero has a magnitude
 -chunk.weighted(targets != 0.0)
 +chunk.weighted(targets == targets)
+@@ told_of_counts: counts that there cannot be set the cut of counts
+-exponents <= top + 1.0
++True
+@@ told_of_counts: intervals of counts know nothing of what is cut off
+-float((hidden[best] / c[best]) ** 2)
++0.0
+@@ told_of_counts: noise has no part in the cut of counts
+-(of_scores * c) ** 2 + hidden**2
++hidden**2
+@@ unit_of: magnitudes of which only the noise tells set the unit of numbers
+-np.where(counts > LOUD * noise, counts, 0.0)
++np.maximum(counts, 0.0)
+@@ unit_of: noise alone tells the unit of numbers
+-LOUD * math.sqrt(2.0) * noise
++noise
+@@ unit_of: the largest targets set the unit of numbers
+-BEYOND * at_least[0]
++0.0
+@@ MagnitudeSum: counts by magnitude are of one cell
+-apart = together = POSITIVE
++apart = together = 1.0
 --- engine/loop.py; tests/engine/test_loop.py tests/laws tests/replay
 @@ ReleasePlan.noise_scale: noise not times the clipping norm
 -sigma * clipped_sum.sensitivity(relation) / sensitivity_factor(relation)
@@ -495,6 +511,18 @@ SECTIONS = {
 @@ PoissonSampling.batches: a batch of fixed size accounted as Poisson
 -yield known.pop()
 +yield np.arange(round(n_rows * self.rate))
+@@ counters: blocks of rows share their coins
+-2 * np.array(blocks)[:, None] + which
++which
+@@ Draw.of: steps share their coins
+-keys[i : i + 16]
++keys[:16]
+@@ counters: further bits of a gap are those of others
+-2 * np.array(blocks)[:, None] + which
++2 * np.array(blocks)[:, None]
+@@ PoissonSampling.batches: a forked child goes on with its parent's batches
+-stream.generator is not generator
++False
 --- engine/loop.py; tests/replay
 @@ run: an empty batch is skipped
 -theta = query(state)
@@ -509,7 +537,6 @@ SECTIONS = {
 @@ Poisson.residual: a rate is not cut beyond an exposure
 -self.rate(logits + offset)
 +np.exp(logits + offset)
---- models/likelihoods.py; tests/estimators/test_exposure.py
 @@ BoundedScores.bounds_of: an exposure is cut to the bound of the counts
 -most[: self.n_outputs] = self.largest_target
 +most[:] = self.largest_target
@@ -527,6 +554,12 @@ SECTIONS = {
 @@ packed: second moments count entries beside the diagonal once
 -return matrix[rows, columns] * weights
 +return matrix[rows, columns]
+@@ GramSum._weights: weights below zero make second moments opposite
+-w = np.maximum(w, 0.0)
++pass
+@@ ScoreGramSum.record_bound: outer products of scores have the bound of the scores
+-self.scores.record_bound**2
++self.scores.record_bound / 2
 --- engine/grid.py; tests/engine/test_grid.py
 @@ rounded: integers are rounded and not held to their bound
 -not inside.all()
@@ -566,6 +599,12 @@ SECTIONS = {
 @@ _accepted: discrete noise with exponential tails
 -w * w
 +w
+@@ _accepted: discrete noise one scale too wide
+-np.maximum(v - 1, 0)
++np.maximum(v - 2, 0)
+@@ _accepted: discrete noise without the coin of its fraction
+-half(at) & fraction(at) & fraction(at)
++half(at) & fraction(at)
 --- engine/sampling.py; tests/engine/test_exact_laws.py
 @@ _taken: the row after one that takes part never does
 -_gaps(rate, BLOCK).of(words, more) + 1
@@ -573,19 +612,6 @@ SECTIONS = {
 @@ _taken: a batch ends with the gaps that were expected
 -(last < stops - 1).any()
 +not rows.size
---- engine/sampling.py; tests/engine/test_sampling.py
-@@ counters: blocks of rows share their coins
--2 * np.array(blocks)[:, None] + which
-+which
-@@ Draw.of: steps share their coins
--keys[i : i + 16]
-+keys[:16]
-@@ counters: further bits of a gap are those of others
--2 * np.array(blocks)[:, None] + which
-+2 * np.array(blocks)[:, None]
-@@ PoissonSampling.batches: a forked child goes on with its parent's batches
--stream.generator is not generator
-+False
 --- engine/gaps.py; tests/engine/test_exact_laws.py
 @@ Gaps.of: a gap next to a boundary is taken for certain
 -np.argwhere(~certain)
@@ -618,13 +644,6 @@ SECTIONS = {
 @@ Choice.draw: a number beyond the sum of weights is kept
 -indices[indices < len(self._sums)]
 +np.minimum(indices, len(self._sums) - 1)
---- engine/discrete_gaussian.py; tests/engine/test_exact_laws.py
-@@ _accepted: discrete noise one scale too wide
--np.maximum(v - 1, 0)
-+np.maximum(v - 2, 0)
-@@ _accepted: discrete noise without the coin of its fraction
--half(at) & fraction(at) & fraction(at)
-+half(at) & fraction(at)
 --- engine/grid.py; tests/engine/test_exact_laws.py
 @@ rounded: the integer norm is held to a bound twice as large
 -np.einsum("ij,ij->i", terms, terms) <= limit
@@ -655,6 +674,12 @@ SECTIONS = {
 -largest_residual: Callable[[np.ndarray], np.ndarray] | None = None
 +largest_residual: Callable[[np.ndarray], np.ndarray] | None = None
 +apart = 2**0.5
+@@ GramSum.apart: second moments are taken for numbers
+-NUMBERS if self.trace_only else POSITIVE
++NUMBERS
+@@ ScoreGramSum: outer products of scores are taken for numbers
+-apart = POSITIVE
++apart = 1.0
 --- algorithms/user_model/sums.py; tests/engine/test_loop.py
 @@ ModelClippedSum.apart: gradients of a model are taken for terms that cannot be opposite
 -OPPOSITE if self.kind == GRADIENT else POSITIVE
@@ -663,22 +688,6 @@ SECTIONS = {
 @@ ReleasePlan.noise_scale: random batches get the lesser noise of terms that cannot be opposite
 -self.sampling.rate < 1.0
 +False
---- engine/linear_sums.py; tests/engine/test_gram.py
-@@ GramSum._weights: weights below zero make second moments opposite
--w = np.maximum(w, 0.0)
-+pass
---- engine/linear_sums.py; tests/engine/test_loop.py
-@@ GramSum.apart: second moments are taken for numbers
--NUMBERS if self.trace_only else POSITIVE
-+NUMBERS
---- engine/linear_sums.py; tests/engine/test_gram.py
-@@ ScoreGramSum.record_bound: outer products of scores have the bound of the scores
--self.scores.record_bound**2
-+self.scores.record_bound / 2
---- engine/linear_sums.py; tests/engine/test_loop.py
-@@ ScoreGramSum: outer products of scores are taken for numbers
--apart = POSITIVE
-+apart = 1.0
 --- algorithms/noise_aware/numbers.py; tests/engine/test_grid.py
 @@ WeightedResiduals.records: a share of a residual depends on where its row stands
 -self._parts(theta, chunk, alone)
@@ -742,28 +751,6 @@ SECTIONS = {
 @@ WeightedResiduals: scores of residuals are never opposite
 -cancelling = True
 +cancelling, apart = True, 1.0
---- engine/magnitude_sums.py; tests/engine/test_magnitude_sums.py
-@@ told_of_counts: counts that there cannot be set the cut of counts
--exponents <= top + 1.0
-+True
-@@ told_of_counts: intervals of counts know nothing of what is cut off
--float((hidden[best] / c[best]) ** 2)
-+0.0
-@@ told_of_counts: noise has no part in the cut of counts
--(of_scores * c) ** 2 + hidden**2
-+hidden**2
-@@ unit_of: magnitudes of which only the noise tells set the unit of numbers
--np.where(counts > LOUD * noise, counts, 0.0)
-+np.maximum(counts, 0.0)
-@@ unit_of: noise alone tells the unit of numbers
--LOUD * math.sqrt(2.0) * noise
-+noise
-@@ unit_of: the largest targets set the unit of numbers
--BEYOND * at_least[0]
-+0.0
-@@ MagnitudeSum: counts by magnitude are of one cell
--apart = together = POSITIVE
-+apart = together = 1.0
 --- engine/grid.py; tests/engine/test_loop.py
 @@ GridSum.width: a grid unit is worth as if every relation were replace_one
 -self.inner.moved_by(relation) / sensitivity_factor(relation)
@@ -795,11 +782,6 @@ SECTIONS = {
 @@ strictly: sums have what precision the caller has set
 -strict()
 +nullcontext()
---- fitting/charge.py; tests/engine/test_precision.py
-@@ all_or_nothing: a fit has what precision the caller has set
--strict()
-+contextmanager(lambda: (yield))()
---- engine/precision.py; tests/engine/test_precision.py
 @@ _full_precision: precision is not put back
 -_read(knob) != value
 +False
@@ -842,6 +824,10 @@ SECTIONS = {
 @@ check_environment: less precision is taken from the environment
 -os.environ.get(name, "STRICT").upper() not in ("STRICT", "")
 +False
+--- fitting/charge.py; tests/engine/test_precision.py
+@@ all_or_nothing: a fit has what precision the caller has set
+-strict()
++contextmanager(lambda: (yield))()
 --- models/perceptron.py; tests/engine/test_precision.py
 @@ _loaded: predictions of all samples have the weights that a cache holds
 -nn.utils.parametrize._cache.clear()
@@ -881,6 +867,15 @@ SECTIONS = {
 @@ embedding: a padding row has a gradient
 -b = b.masked_fill((index == module.padding_idx)[..., None], 0.0)
 +pass
+@@ embedding_bag: padding counts in the mean of a bag
+-kept.sum(1, keepdim=True).clamp(min=1)
++a.shape[1]
+@@ embedding_bag: a bag's gradient goes to its smallest entries
+-found.argmax(1, keepdim=True)
++found.argmin(1, keepdim=True)
+@@ group_norm: an instance norm is that of all channels
+-module.num_features
++1
 --- engine/modules/network_sum.py; tests/engine/test_network_sum_persons.py
 @@ PersonClip.factors: persons' sums of gradients are not clipped
 -of_persons = self.bound / norms.clamp(min=self.bound)
@@ -915,6 +910,9 @@ SECTIONS = {
 @@ _squares_of_linear: Gram norms of persons in single precision
 -a, b = a.double(), b.double()
 +pass
+@@ convolution: rows of a person are not added up in a convolution
+-_joined(_gradients(module, a, b), rows)
++_gradients(module, a, b)
 --- algorithms/dp_sgd.py; tests/replay/test_persons.py
 @@ DPSGDConfig.noise_variance: noise in the step is taken to be that of rows
 -self.noise_multiplier * self.clip_norm * self.of_record / self.batch_size
@@ -938,6 +936,9 @@ SECTIONS = {
 @@ LinearRows.__post_init__: weights of linear models' rows are not bounded
 -np.clip(np.nan_to_num(self.weights), 0.0, 1.0)
 +self.weights
+@@ LinearBatch.chunks: a chunk of rows has the weights of the first
+-self.weights[chunk]
++self.weights[: len(self.rows[chunk])]
 --- engine/linear_sums.py; tests/estimators/test_linear_weights.py
 @@ WeightedSum.record_bound: the noise of linear models is for rows of weight 1
 -self.bound * self.inner.record_bound
@@ -952,10 +953,6 @@ SECTIONS = {
 @@ WeightedResiduals._parts: the scale of residuals is of rows without weights
 -chunk.weighted(squares)
 +squares
---- rows/records.py; tests/estimators/test_linear_weights.py
-@@ LinearBatch.chunks: a chunk of rows has the weights of the first
--self.weights[chunk]
-+self.weights[: len(self.rows[chunk])]
 --- estimators/_linear_fit.py; tests/estimators/test_linear_weights.py
 @@ LinearFit._public: the bound of weights stays out of a noise-aware posterior
 -self._weight_bound(facts)
@@ -968,20 +965,6 @@ SECTIONS = {
 @@ _Steps.backward: gradients of a GRU forget its update gate
 -(1 - z) * (1 - n * n)
 +(1 - n * n)
---- engine/modules/layers.py; tests/engine/test_layers.py
-@@ embedding_bag: padding counts in the mean of a bag
--kept.sum(1, keepdim=True).clamp(min=1)
-+a.shape[1]
-@@ embedding_bag: a bag's gradient goes to its smallest entries
--found.argmax(1, keepdim=True)
-+found.argmin(1, keepdim=True)
-@@ group_norm: an instance norm is that of all channels
--module.num_features
-+1
---- engine/modules/layers.py; tests/engine/test_network_sum_persons.py
-@@ convolution: rows of a person are not added up in a convolution
--_joined(_gradients(module, a, b), rows)
-+_gradients(module, a, b)
 --- engine/modules/flat_module.py; tests/engine/test_checks.py
 @@ _watch.hook.note: weights of a bag are overlooked
 -len(args) != 1 or others
@@ -1054,14 +1037,13 @@ SECTIONS = {
 @@ _ModelSum.__call__: records without a finite gradient are counted
 -not finite.all()
 +False
+@@ _ModelSum._rows: sums are not in units of the clip
+-safe_gradients(self.model, theta, x, y) / clip_norm
++safe_gradients(self.model, theta, x, y)
 --- algorithms/user_model/sums.py; tests/engine/test_loop.py
 @@ LengthCounts: lengths are counted for terms that are never moved from cell to cell
 -apart = POSITIVE
 +apart = 1.0
---- algorithms/user_model/sums.py; tests/estimators/test_variational_model.py
-@@ _ModelSum._rows: sums are not in units of the clip
--safe_gradients(self.model, theta, x, y) / clip_norm
-+safe_gradients(self.model, theta, x, y)
 --- estimators/_user_model.py; tests/estimators/test_variational_model.py
 @@ ModelEstimator._synthetic_rows: the clip of synthetic rows follows the number of private ones
 -(N_ROWS, n_features)
@@ -1073,6 +1055,9 @@ SECTIONS = {
 @@: a module is tried on records of one scale alone
 -_SCALES = (1.0, 0.1, 3.0, 10.0)
 +_SCALES = (1.0,)
+@@ _is_quiet_in_training: a module is tried in evaluation alone
+-module.train()
++module.module.eval()
 --- engine/modules/gradient_checks.py; tests/estimators/test_modules_in_training.py
 @@ _same_sums: a parameter that book-keeping leaves out passes for one without a gradient
 -name not in found.covered and expected[name].any()
@@ -1080,10 +1065,6 @@ SECTIONS = {
 @@ _training: gradients are tried in evaluation alone
 -module.train()
 +pass
---- engine/modules/checks.py; tests/engine/test_checks.py
-@@ _is_quiet_in_training: a module is tried in evaluation alone
--module.train()
-+module.module.eval()
 """
     ),
     "estimators": read(
@@ -1095,7 +1076,6 @@ SECTIONS = {
 @@ checking: a step before a fit refuses no rows
 -fit or hasattr(estimator, "transform")
 +fit
---- fitting/input.py; tests/contracts/test_sizes.py
 @@ without_data: a refusal says how many rows there are
 -said if n_is_public else _N_ROWS.sub('', said)
 +said
@@ -1139,6 +1119,10 @@ SECTIONS = {
 @@ NoiseAwareConfig.sums: second moments are cut at a bound that is not the declared one
 -GramSum(R**2, trace_only=self.curvature == TRACE)
 +GramSum(R, trace_only=self.curvature == TRACE)
+--- algorithms/parts/logit_posterior.py; tests/algorithms/test_noise_aware_logit.py
+@@ pooled: rounding makes a posterior wider than its prior
+-np.maximum(values, 1.0)
++np.maximum(values, 1e-9)
 --- algorithms/parts/logit_posterior.py; tests/algorithms/test_noise_aware_glm.py
 @@ Given.weight: the posterior forgets the DP noise
 -self.variance
@@ -1147,14 +1131,13 @@ SECTIONS = {
 @@ DPTemperatureScaler.fit: a temperature forgets whose the rows are
 -Records(scaling.bounded(log_p), codes, chosen.starts)
 +Records(scaling.bounded(log_p), codes)
+@@ DPTemperatureScaler._planned: a temperature of persons on a classifier of rows
+-relation = inner._relation
++relation = self._relation
 --- algorithms/temperature_scaling.py; tests/replay/test_persons_with_weights.py
 @@ TemperatureConfig.descent: a temperature of persons clips rows alone
 -self.persons
 +None
---- calibration/__init__.py; tests/replay/test_persons_with_weights.py tests/replay/test_persons.py
-@@ DPTemperatureScaler._planned: a temperature of persons on a classifier of rows
--relation = inner._relation
-+relation = self._relation
 --- model_selection/budgets.py; tests/replay/test_persons_with_weights.py
 @@ relation_of: a split adds up statements of rows and of persons
 -check_relation(part.neighboring_relation).of_unit(unit)
@@ -1188,6 +1171,9 @@ SECTIONS = {
 @@ CellSum.__call__: weights of rows do not count in cells
 -np.repeat(chunk.weights, cells.shape[1])
 +np.ones(cells.size)
+@@ BeyondSum.records: rows that were cut are counted without their weight
+-chunk.weighted((beyond | chunk.outside[:, 0]).astype(np.float64))
++(beyond | chunk.outside[:, 0]).astype(np.float64) * 2.0
 --- algorithms/noise_aware/families.py; tests/algorithms/test_standardised.py
 @@ Cut.weights: long standardised rows have their whole score
 -np.minimum(1.0, self.clip_norm / (norms * largest))
@@ -1195,6 +1181,15 @@ SECTIONS = {
 @@ Cut.weights: far rows count as much as their score is bounded
 -np.minimum(np.minimum(1.0, self.clip_norm / (norms * largest)), self.far(norms))
 +np.minimum(1.0, self.clip_norm / (norms * largest))
+@@ Logit.slope: the slope of classes has the bound of second moments
+-min(R**2 / 4.0, C * R / 2.0)
++R**2 / 40.0
+@@ ContrastGrams._each: slopes of contrasts are shares of classes
+-row_products(p, U**2) - row_products(p, U) ** 2
++row_products(p, U**2)
+@@ ContrastGrams._each: slopes of contrasts are not cut to their bound
+-self._cut(whole, chunk)
++whole
 --- algorithms/noise_aware/numbers.py; tests/algorithms/test_standardised.py
 @@ told_scale: the same rows tell more of the scale in each step
 -part * off.sum(axis=0) ** 2
@@ -1205,14 +1200,28 @@ SECTIONS = {
 @@ WeightedResiduals.record_bound: the square beside a residual's score has no part in its bound
 -math.hypot(self.cut.clip_norm, self.square_weight * (1.0 - USUAL_SQUARE))
 +self.cut.clip_norm
---- algorithms/noise_aware/families.py; tests/algorithms/test_standardised.py
-@@ Logit.slope: the slope of classes has the bound of second moments
--min(R**2 / 4.0, C * R / 2.0)
-+R**2 / 40.0
 --- algorithms/noise_aware/draws.py; tests/algorithms/test_standardised.py
 @@ Along.measured: what is cut off counts is taken for known
 -self.hidden + 1e-9 * n
 +1e-9 * n
+@@ Along.measured: the sampling of scores is taken for none
+-self.sampling * H
++0.0 * H
+@@ Along.measured: the posterior of scores forgets the DP noise
+-(noise * self.units) ** 2
++1e-4 * (noise * self.units) ** 2
+@@ Draws.about: intervals of draws are those of their mean square
+-self._deviations(own) / np.sqrt(np.diag(covariance))
++np.ones(len(point))
+@@ Draws.point: effects of draws are predicted with whatever slope they were drawn with
+-root(usual[None], -0.5) @ root(H, 0.5)
++np.tile(np.eye(D), (len(H), 1, 1))
+@@ Draws.point: draws that know nothing count as others do
+-spread * (D / np.trace(usual)) / USUAL_LOGITS
++0.0 * spread
+@@ drawn_factors: the slope of a column grows with its factor and not with the square
+-FACTORS**2 * np.maximum(of_gram, 2.0 * s)[:, None]
++FACTORS * np.maximum(of_gram, 2.0 * s)[:, None]
 --- algorithms/noise_aware/counts.py; tests/algorithms/test_standardised.py
 @@ AtCut.record_bound: the slope of counts has the bound of second moments of theirs cut
 -R * min(R, C)
@@ -1236,18 +1245,13 @@ SECTIONS = {
 @@ StandardisedConfig.run: columns and fit have one stream of noise
 -streams.secret("columns")
 +bytes(32)
---- algorithms/noise_aware/column_sums.py; tests/algorithms/test_standardised.py
-@@ BeyondSum.records: rows that were cut are counted without their weight
--chunk.weighted((beyond | chunk.outside[:, 0]).astype(np.float64))
-+(beyond | chunk.outside[:, 0]).astype(np.float64) * 2.0
+@@ bounded: predictions take values beyond the bounds as they are
+-np.clip(X, *bounds)
++X
 --- algorithms/gaussian_posterior.py; tests/algorithms/test_standardised.py
 @@ in_units: coefficients are in units of deviations
 -np.diag(1.0 / scale)
 +np.eye(d)
---- algorithms/noise_aware/standardised.py; tests/algorithms/test_standardised.py
-@@ bounded: predictions take values beyond the bounds as they are
--np.clip(X, *bounds)
-+X
 --- algorithms/noise_aware/glm.py; tests/algorithms/test_standardised.py
 @@ GLMConfig.default_clip: features of codes are taken to spread by 1
 -mu * spread
@@ -1262,6 +1266,12 @@ SECTIONS = {
 @@ Posterior._hidden: columns whose spread the noise hides are taken to be as the others
 -np.flatnonzero(hidden)
 +np.flatnonzero(hidden)[:0]
+@@ Posterior.found: classes are independent
+-np.outer(u, u)
++np.diag(u * u)
+@@ Posterior._curved: effects of 0 have a direction
+-not u[:d].any()
++False
 --- algorithms/noise_aware/steps.py; tests/algorithms/test_standardised.py
 @@ Update._scored: residuals are cut where they are whatever the clip norm is
 -math.sqrt(max(1.0, self.config.wider))
@@ -1269,22 +1279,9 @@ SECTIONS = {
 @@ Update._count: a private number of rows is taken to be what was declared
 -float(rows_told(*self.n_found))
 +self.n
---- algorithms/noise_aware/draws.py; tests/algorithms/test_standardised.py
-@@ Along.measured: the sampling of scores is taken for none
--self.sampling * H
-+0.0 * H
-@@ Along.measured: the posterior of scores forgets the DP noise
--(noise * self.units) ** 2
-+1e-4 * (noise * self.units) ** 2
-@@ Draws.about: intervals of draws are those of their mean square
--self._deviations(own) / np.sqrt(np.diag(covariance))
-+np.ones(len(point))
-@@ Draws.point: effects of draws are predicted with whatever slope they were drawn with
--root(usual[None], -0.5) @ root(H, 0.5)
-+np.tile(np.eye(D), (len(H), 1, 1))
-@@ Draws.point: draws that know nothing count as others do
--spread * (D / np.trace(usual)) / USUAL_LOGITS
-+0.0 * spread
+@@ Update.along: scores are moved as if slopes were the same everywhere
+-inverse @ (U.T @ one.matrix @ U + least)
++np.eye(len(inverse))
 --- algorithms/noise_aware/columns.py; tests/algorithms/test_standardised.py
 @@ _told_cells: a range is taken although the noise may hide values outside
 -may_be <= MISSED * whole
@@ -1293,25 +1290,6 @@ SECTIONS = {
 @@ Prior._apart: the part of effects along axes is not what the columns' own leave
 -np.einsum("kij,ki->kj", self.axes, theta - a)
 +np.einsum("kij,ki->kj", self.axes, theta)
---- algorithms/noise_aware/draws.py; tests/algorithms/test_standardised.py
-@@ drawn_factors: the slope of a column grows with its factor and not with the square
--FACTORS**2 * np.maximum(of_gram, 2.0 * s)[:, None]
-+FACTORS * np.maximum(of_gram, 2.0 * s)[:, None]
---- algorithms/noise_aware/families.py; tests/algorithms/test_standardised.py
-@@ ContrastGrams._each: slopes of contrasts are shares of classes
--row_products(p, U**2) - row_products(p, U) ** 2
-+row_products(p, U**2)
-@@ ContrastGrams._each: slopes of contrasts are not cut to their bound
--self._cut(whole, chunk)
-+whole
---- algorithms/noise_aware/steps.py; tests/algorithms/test_standardised.py
-@@ Update.along: scores are moved as if slopes were the same everywhere
--inverse @ (U.T @ one.matrix @ U + least)
-+np.eye(len(inverse))
---- algorithms/noise_aware/posterior.py; tests/algorithms/test_standardised.py
-@@ Posterior.found: classes are independent
--np.outer(u, u)
-+np.diag(u * u)
 --- estimators/_additive.py; tests/estimators/test_private_edges.py
 @@ AdditiveModel._configure: additive models look for edges that nothing tells
 -told < min(n_bins, FEW_BINS)
@@ -1700,7 +1678,6 @@ SECTIONS = {
 @@ norm_diagnosed: a fit is silent about a norm that was lost
 -not facts.norm_lost
 +True
---- fitting/estimator.py; tests/estimators/test_declared_norm.py
 --- preprocessing/pca.py; tests/preprocessing/test_pca.py
 @@ DPPCA.transform: rows of a private PCA are not clipped
 -clipped_rows(X, self.data_norm_, fit_intercept=False) @ self.components_.T
@@ -1717,7 +1694,6 @@ SECTIONS = {
 @@ clipped: rounding: rows of single precision are longer than their norm
 -norm * (1 + NEARLY)
 +norm
---- rows/records.py; tests/estimators/test_bad_input.py
 @@ LinearRows._copy: rounding: targets of single precision are beyond their bounds
 -NEARLY * abs(high)
 +0.0
@@ -1733,18 +1709,26 @@ SECTIONS = {
 @@ Cover.refused: what another thread releases during a trial is missed
 -self._refused or Cover.charged_alone != self._charged_before
 +self._refused
+@@ Cover.take: a planned place is taken under another relation
+-not fitting or owner is None or neighboring_relation != self._relation
++not fitting
 --- model_selection/_base.py; tests/privacy/test_cover.py
 @@ alone: parts of a trial may run outside its thread
 -joblib.parallel_config(backend="sequential", n_jobs=1)
 +joblib.parallel_config()
---- privacy/cover.py; tests/privacy/test_cover.py
-@@ Cover.take: a planned place is taken under another relation
--not fitting or owner is None or neighboring_relation != self._relation
-+not fitting
+@@ restate: the price of a search takes the place of a higher one
+-isinstance(value, PrivacyReport) and value.epsilon <= report.epsilon
++isinstance(value, PrivacyReport)
 --- model_selection/_base.py; tests/model_selection/test_search.py
 @@ silence: joblib counts the trials aloud
 -joblib.parallel_config(verbose=0)
 +warnings.catch_warnings()
+@@ PrivateSearch._keep_best: the winner states the price of its own trial
+-restate(parts, self.privacy_)
++pass
+@@ PrivateSearch._keep_best: what the winner assumes is not assumed of the search
+-of_winner.assumptions
++()
 --- privacy/cover.py; tests/contracts/test_refusals.py
 @@ Cover.take: a refused release may be caught inside a trial
 -self._refused = True
@@ -1803,22 +1787,10 @@ SECTIONS = {
 @@ TrialLaw.draw: a fixed number of trials
 -drawn[drawn > 0]
 +np.full(len(drawn), round(self.mean))
---- model_selection/_base.py; tests/model_selection/test_search.py
-@@ PrivateSearch._keep_best: the winner states the price of its own trial
--restate(parts, self.privacy_)
-+pass
 --- model_selection/_trials.py; tests/privacy/test_cover.py
 @@ trial: a trial that was refused a release counts
 -cover.refused or not covered_by_plan
 +not covered_by_plan
---- model_selection/_base.py; tests/privacy/test_cover.py
-@@ restate: the price of a search takes the place of a higher one
--isinstance(value, PrivacyReport) and value.epsilon <= report.epsilon
-+isinstance(value, PrivacyReport)
---- model_selection/_base.py; tests/model_selection/test_search.py
-@@ PrivateSearch._keep_best: what the winner assumes is not assumed of the search
--of_winner.assumptions
-+()
 """
     ),
     "audit": read(
@@ -1858,14 +1830,13 @@ SECTIONS = {
 @@ TableRelease.run: the total of persons' rows counts as public
 -n if relation.n_is_public else None
 +n
+@@ missed: a warning tells of a residual that no double holds
+-np.errstate(over="ignore")
++np.errstate()
 --- evaluation/evaluator.py; tests/chunks/test_reports.py
 @@ _read: a report on chunks takes persons for rows
 -chunk.y is None or chunk.groups is not None
 +chunk.y is None
---- evaluation/_release.py; tests/evaluation/test_release.py
-@@ missed: a warning tells of a residual that no double holds
--np.errstate(over="ignore")
-+np.errstate()
 --- evaluation/_release.py; tests/chunks/test_reports.py
 @@ TableRelease.run: seeded reports on chunks share their noise
 -(records[0].fingerprints,)
@@ -1990,14 +1961,13 @@ SECTIONS = {
 @@ _Walk._module: a user's module is known by its name
 -self.add(found[attribute], names)
 +None
+@@ _Walk._named: functions may call what names anything
+-any((value is one for one in kinds.READ_MORE))
++False
 --- fitting/object_kinds.py; tests/test_object_mac.py
 @@ global_names: functions may import the user's modules when called
 -before[0] == 0 and _imports(step.argval)
 +True
---- fitting/object_mac.py; tests/test_object_mac.py
-@@ _Walk._named: functions may call what names anything
--any((value is one for one in kinds.READ_MORE))
-+False
 --- fitting/checkpoint.py; tests/estimators/test_checkpoint.py
 @@ Checkpoint._seen: a step that is made again may have another sum
 -not hmac.compare_digest(found, self._sums[step])
@@ -2005,45 +1975,9 @@ SECTIONS = {
 @@ Checkpoint._seen: noise is drawn before the sum is written down
 -os.write(self._descriptor, f'{step} {found}\n'.encode())
 +None
---- fitting/charge.py; tests/estimators/test_checkpoint.py
-@@ begun: a run goes on with other public rows
--plan.facts, plan.privacy.event, (kind, held), beside
-+plan.facts, plan.privacy.event, (kind, held)
-@@ begun: a run goes on with other methods
--(kind, held)
-+None
---- fitting/run_streams.py; tests/estimators/test_checkpoint.py
-@@ versions_here: a run goes on with other threads
--sys.modules['torch'].get_num_threads()
-+1
---- fitting/checkpoint.py; tests/estimators/test_checkpoint.py
 @@ Checkpoint.__init__: the key of another run is taken for this run's
 -not self.charged and not self._ours()
 +False
---- fitting/run_streams.py; tests/estimators/test_checkpoint.py
-@@ RunStreams.of_step: a step that is made again has other noise
--Streams.of(self._chain)
-+Streams()
---- engine/loop.py; tests/estimators/test_checkpoint.py
-@@ _draws: a step that is made again has another batch
--of_step("sampling")
-+Streams()("sampling")
---- algorithms/parts/training.py; tests/estimators/test_checkpoint.py
-@@ NetworkRun.run.query: a step that is made again has other masks
--streams.by_step
-+False
---- fitting/run_streams.py; tests/estimators/test_checkpoint.py
-@@ RunStreams.chained: all steps of a run with a checkpoint have one noise
--hashed(b"next", chain)
-+chain
---- privacy/ledger.py; tests/estimators/test_checkpoint.py
-@@ PrivacyLedger._holds: a resumption is charged again
--any(event_to_dict(charged.event) == event_to_dict(entry.event) for charged in found)
-+False
-@@ PrivacyLedger._holds: a charge of another run will do
--entry.run and charged.run == entry.run
-+entry.run
---- fitting/checkpoint.py; tests/estimators/test_checkpoint.py
 @@ Checkpoint.begin: a run goes on with other rows
 -not hmac.compare_digest(rows, found["rows"])
 +False
@@ -2074,9 +2008,43 @@ SECTIONS = {
 -fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
 +None
 --- fitting/charge.py; tests/estimators/test_checkpoint.py
+@@ begun: a run goes on with other public rows
+-plan.facts, plan.privacy.event, (kind, held), beside
++plan.facts, plan.privacy.event, (kind, held)
+@@ begun: a run goes on with other methods
+-(kind, held)
++None
 @@ begun: trials leave checkpoints
 -cover_of_thread.get() is not None
 +False
+@@ system_bytes: a run that goes on draws new initial weights
+-os.urandom(size) if checkpoint is None else checkpoint.derived(purpose)[:size]
++os.urandom(size)
+--- fitting/run_streams.py; tests/estimators/test_checkpoint.py
+@@ versions_here: a run goes on with other threads
+-sys.modules['torch'].get_num_threads()
++1
+@@ RunStreams.of_step: a step that is made again has other noise
+-Streams.of(self._chain)
++Streams()
+@@ RunStreams.chained: all steps of a run with a checkpoint have one noise
+-hashed(b"next", chain)
++chain
+--- engine/loop.py; tests/estimators/test_checkpoint.py
+@@ _draws: a step that is made again has another batch
+-of_step("sampling")
++Streams()("sampling")
+--- algorithms/parts/training.py; tests/estimators/test_checkpoint.py
+@@ NetworkRun.run.query: a step that is made again has other masks
+-streams.by_step
++False
+--- privacy/ledger.py; tests/estimators/test_checkpoint.py
+@@ PrivacyLedger._holds: a resumption is charged again
+-any(event_to_dict(charged.event) == event_to_dict(entry.event) for charged in found)
++False
+@@ PrivacyLedger._holds: a charge of another run will do
+-entry.run and charged.run == entry.run
++entry.run
 --- algorithms/dp_sgd.py; tests/estimators/test_checkpoint.py
 @@ DPSGDUpdate.restored: the optimiser starts again where a run goes on
 -self._rule.restored(state.rule, theta, 0.0)
@@ -2085,10 +2053,6 @@ SECTIONS = {
 @@ ModelUpdate.restored: draws of the posterior start again where a run goes on
 -range(state.moments.count)
 +range(0)
---- fitting/charge.py; tests/estimators/test_checkpoint.py
-@@ system_bytes: a run that goes on draws new initial weights
--os.urandom(size) if checkpoint is None else checkpoint.derived(purpose)[:size]
-+os.urandom(size)
 """
     ),
 }
