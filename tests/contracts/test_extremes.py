@@ -88,9 +88,8 @@ def test_a_number_of_any_size_is_refused_before_the_charge_or_the_answer_is_fini
 def test_numbers_are_together_what_they_are_alone(name):
     # Linear regression divided by 0 after the charge: targets far beyond where they are cut.
     known, draw = VARIANTS[name].get_params(deep=False), np.random.default_rng(0)
-    usable = dict.fromkeys(sorted(known.keys() & NUMBERS), USABLE)
-    usable |= {"max_iter": (1, 3)} if "max_iter" in known else {}
-    usable |= {"noise_multiplier": USABLE} if known.get("noise_multiplier") is not None else {}
+    sizes = dict.fromkeys([*sorted(NUMBERS), "noise_multiplier"], USABLE) | {"max_iter": (1, 3)}
+    usable = {k: sizes[k] for k in sizes if k in known}
     several = ([k for k in usable if draw.random() < 0.5] for _ in range(30))
     values = ({k: draw.choice(usable[k]).item() for k in asked} for asked in several)
     assert sum(is_taken(name, changes) for changes in values)

@@ -319,8 +319,9 @@ class TestFits:
             model("logistic", 1.0).fit(chunks, sample_weight=np.ones(N))
 
     @pytest.mark.parametrize("name", ["logistic", "additive"])
-    def test_the_posterior_is_of_what_the_weights_come_to(self, name):
-        # By a noisy sum of them: nobody declares it.
+    def test_the_posterior_is_of_what_the_weights_come_to(self, name, monkeypatch):
+        # By a noisy sum of them: nobody declares it. Chains, and scales of priors, are drawn.
+        monkeypatch.setattr("skdp.algorithms.parts.logit_posterior.ENOUGH", 0.0)
         rng = np.random.default_rng(1)
         rows = rng.uniform(-1, 1, (20000, 2))
         y = (rng.random(20000) < 1 / (1 + np.exp(4 - 3 * rows[:, 0]))).astype(int)
@@ -329,7 +330,7 @@ class TestFits:
                 found, exact = (
                     model(name, epsilon, n_samples=20000, max_sample_weight=most)
                     .fit(rows, y, sample_weight=np.full(20000, weight))
-                    ._posterior.covariance
+                    ._posterior.covariance.diagonal()
                     for epsilon in (40.0, INF)
                 )
-            assert (np.abs(np.sqrt(np.diag(found) / np.diag(exact)) - 1.0) < 0.1).all()
+            assert (np.abs(np.sqrt(found / exact) - 1.0) < 0.1)[exact < 1.0].all()
