@@ -85,7 +85,7 @@ def test_a_number_of_any_size_is_refused_before_the_charge_or_the_answer_is_fini
 @pytest.mark.thorough
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("name", NAMES)
-def test_numbers_are_together_what_they_are_alone(name):
+def test_several_numbers_are_refused_before_the_charge_or_the_answer_is_finite(name):
     # Linear regression divided by 0 after the charge: targets far beyond where they are cut.
     known, draw = VARIANTS[name].get_params(deep=False), np.random.default_rng(0)
     sizes = dict.fromkeys([*sorted(NUMBERS), "noise_multiplier"], USABLE) | {"max_iter": (1, 3)}

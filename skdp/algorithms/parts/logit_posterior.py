@@ -160,7 +160,7 @@ def pooled(
     found = given.laplace(given.laplace(start, precision, 3).mode, precision, 2)
     unit = 1.0 / np.sqrt(precision)
     values, axes = np.linalg.eigh(found.information * unit[..., :, None] * unit[..., None, :])
-    # No less than the prior's: rounding would have it so where there is hardly noise.
+    # Information is at least the prior's; where there is hardly noise, rounding makes it less.
     root = unit[..., :, None] * axes / np.sqrt(np.maximum(values, 1.0))[..., None, :]
     if chains:
         z = stream.normal((N_WEIGHED, *found.mode.shape))
