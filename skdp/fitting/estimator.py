@@ -243,7 +243,7 @@ class PrivateEstimator(CallbackSupportMixin, BaseEstimator):
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         of_rows = isinstance(self.unit, str) and self.unit == ROW
-        sparse = self._takes_sparse and of_rows
+        sparse = self._takes_sparse and of_rows and getattr(self, "bounds", None) is None
         tags.input_tags.sparse = sparse and not is_true(getattr(self, "secure", False))
         return tags
 

@@ -119,8 +119,8 @@ def test_without_a_declared_norm_a_fit_warns_before_it_spends():
         (DPStandardScaler(0, 1), "sparse_output=False"),
         (BoundedScaler(0, 1), "sparse_output=False"),
         (DPVariationalLogisticRegression(secure=True, **LOGISTIC), "secure=True"),
+        (DPVariationalLogisticRegression(bounds=(0, 2), **LOGISTIC), "bounds='given'"),
     ],
-    ids=lambda value: type(value).__name__,
 )
 def test_what_takes_no_sparse_rows_says_what_to_do(model, words):
     assert not get_tags(model).input_tags.sparse
