@@ -72,12 +72,9 @@ from skdp.relations import sensitivity_factor
 STEPS = 20
 CURVATURE_SHARE = 0.05  # of the squared GDP budget, on Ã (or its trace) and again on H̃
 SHARES = {
-    "offset": COUNT_SHARE,
-    "moments": CURVATURE_SHARE,
-    "slope": CURVATURE_SHARE,
-    "scatter": 0.08,
+    "offset": COUNT_SHARE, "moments": CURVATURE_SHARE, "slope": CURVATURE_SHARE, "scatter": 0.08,
     "counts": COUNT_SHARE,
-}
+}  # fmt: skip
 SLOPE_AT = 0.75  # of the steps, before H̃ is released
 DROWNED = 0.08  # edge of the spectrum of the noise in Ã over n, beyond which its trace is released
 LEAST_CLIP = 0.25  # C over the bound that the rows put on a gradient anyway
@@ -174,10 +171,7 @@ class NoiseAwareConfig(LinearRun):
         return [sums[kind] for kind in self.releases]
 
     def run(
-        self,
-        records: tuple[np.ndarray, ...],
-        streams: Streams,
-        progress: Progress = iter,
+        self, records: tuple[np.ndarray, ...], streams: Streams, progress: Progress = iter
     ) -> GaussianPosterior:
         """Return the posterior, a function of what is released of rows and targets (n, K).
 

@@ -14,11 +14,7 @@ import numpy as np
 
 from skdp.algorithms.gaussian_posterior import GaussianPosterior
 from skdp.algorithms.parts.binned_rows import BinnedRows
-from skdp.algorithms.parts.gaussian_runs import (
-    far_below,
-    release_plan_of,
-    rows_told,
-)
+from skdp.algorithms.parts.gaussian_runs import far_below, release_plan_of, rows_told
 from skdp.algorithms.parts.logit_posterior import Given, NoiseAwareState, pooled, scales_by_evidence
 from skdp.algorithms.parts.logit_rows import (
     LogitRows,
@@ -162,10 +158,7 @@ class NoiseAwareLogit:
         return self.prior.likeliest(mode[0], np.diag(np.linalg.inv(information[0])))
 
     def beliefs(
-        self,
-        moments: np.ndarray,
-        offset: float = 0.0,
-        generator: np.random.Generator | None = None,
+        self, moments: np.ndarray, offset: float = 0.0, generator: np.random.Generator | None = None
     ) -> LogitRows:
         """Mean and covariance of the rows: the likeliest, or a draw from what Ã leaves possible."""
         config, n = self.config, self.config.n_rows

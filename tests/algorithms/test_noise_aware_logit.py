@@ -249,10 +249,7 @@ class TestPriorScales:
         fine = math.log(2.0) + np.linspace(-5.0, 2.0, 70_001)
         mass = np.cumsum(np.exp(self.log_density(fine, block)))
         log = np.log(drawn[:, block])
-        for factor, accepted in (
-            (1.0, True),
-            (1.1, False),
-        ):  # a tenth too large is found
+        for factor, accepted in ((1.0, True), (1.1, False)):  # a tenth too large is found
 
             def cumulative(x, factor=factor):
                 return np.interp(x, fine + math.log(factor), mass / mass[-1])

@@ -886,36 +886,14 @@ def test_what_goes_with_no_bounds():
 
 
 def test_a_released_matrix_is_read_as_it_was_written():
-    update = steps.Update(
-        glm.GLMConfig(
-            family=LOGIT,
-            n_rows=10,
-            n_features=2,
-            fit_intercept=True,
-            clip_norm=2.0,
-            n_steps=2,
-            design=Design.of_standardised(2, True),
-        ),
-        ColumnsConfig(n_rows=10, lower=(0.0, 0.0), upper=(1.0, 2.0)).run(
-            _records(np.zeros((10, 2))), _streams()
-        ),
-        np.random.default_rng(0),
-    )
+    config = glm.GLMConfig(
+        family=LOGIT, n_rows=10, n_features=2, fit_intercept=True, clip_norm=2.0, n_steps=2,
+        design=Design.of_standardised(2, True),
+    )  # fmt: skip
+    update = steps.Update(config, KNOWN, np.random.default_rng(0))
     noisy = np.arange(6.0)
     state = update.update(update.init(), noisy, 0)
     np.testing.assert_allclose(state.gram, unpacked(noisy, 3) / 10)
-
-
-def _records(X):
-    from skdp.base import Records
-
-    return Records(X, np.zeros((len(X), 1)))
-
-
-def _streams():
-    from skdp.fitting.streams import Streams
-
-    return Streams(b"test")
 
 
 def test_scores_of_normal_rows_are_moved_to_where_the_run_is():
@@ -944,9 +922,7 @@ def test_scores_of_normal_rows_are_moved_to_where_the_run_is():
     usuals = tuple(update.usual(state._replace(theta=q)) for q in queries)
     (own,) = update.along(state._replace(usuals=usuals))
     H = 1000.0 * own.mean_slope * G
-    found = np.array(
-        [q + np.linalg.solve(H, g) for q, g in zip(own.of_normal, own.scores, strict=True)]
-    )
+    found = own.of_normal + np.linalg.solve(H, own.scores[:, :, None])[:, :, 0]
     np.testing.assert_allclose(found[:2], found[[2, 2]], atol=0.05)
     plain = own.queries[1] + np.linalg.solve(H, own.scores[1])
     assert np.abs(plain - found[2]).max() > 0.1
@@ -965,6 +941,44 @@ def test_scores_of_normal_rows_are_moved_to_where_the_run_is():
     np.testing.assert_allclose(moved[:2], moved[[2, 2]], atol=0.05)
     nowhere = own._replace(slope=S, queries=np.zeros((3, 3)))
     assert one._curved(nowhere, H, own.mean_slope) == (nowhere, H)
+
+
+def test_slopes_of_counts_are_those_of_rows_with_high_rates():
+    config = glm.GLMConfig(
+        family=Counts(Poisson(400.0), clip=80.0), n_rows=1000, n_features=2, fit_intercept=True,
+        clip_norm=1e3, n_steps=3, design=Design.of_standardised(2, True), noise_multiplier=1e-3,
+    )  # fmt: skip
+    update = steps.Update(config, KNOWN, np.random.default_rng(0))
+    G = np.array([[1.0, 0.4, 0.0], [0.4, 1.0, 0.0], [0.0, 0.0, 1.0]])
+    theta = np.array([[0.8, -0.6, 1.0]])
+    state = steps.State(theta, likely=G, queries=(theta,), scores=(theta,), units=(1.0,), cut=80.0)
+    state = state._replace(usuals=(update.usual(state),))
+    z = np.random.default_rng(0).standard_normal((10**6, 2)) @ np.linalg.cholesky(G[:2, :2]).T
+    z = np.column_stack([z, np.ones(len(z))])
+    S = (z * config.family.slope_at(z @ theta[0])[:, None]).T @ z / len(z)
+    T, (own,) = update.tilted(state), update.along(state)
+    np.testing.assert_allclose(own.mean_slope * T @ G @ T.T, S, atol=0.02 * S[2, 2])
+
+    # Where noise hides the slope it is about this one, and released ones lean as they do.
+    one = posterior.Posterior.__new__(posterior.Posterior)
+    one.config, one.K, one.n, one.generator = config, 400, 1000.0, np.random.default_rng(0)
+    one.gram, one.state, one.update = G, state, update
+    one.drawn = [np.tile(a, (400, *[1] * a.ndim)) for a in np.linalg.eigh(G)[::-1]]
+    for noise, slope, found in ((1e9, np.eye(3), S), (1e-3, own.mean_slope * G, G)):
+        update.noise = lambda kind, noise=noise: noise if kind == "slope" else 1e-3
+        H = np.median(one._slopes(own._replace(slope=slope))[0], axis=0)
+        np.testing.assert_allclose(H / H[2, 2], found / found[2, 2], atol=0.2)
+
+
+def test_intervals_hold_where_counts_grow_fast_along_a_column():
+    far, public = [], {"bounds": [(0, 120), (10, 60)], "largest_count": 50, "n_samples": 3000}
+    for seed in range(9):
+        generator = np.random.default_rng(seed)
+        X = generator.uniform([18, 15], [90, 40], (3000, 2))
+        y = generator.poisson(np.exp((X[:, 0] - 50) / 14))
+        fit, exact = (counter(epsilon=e, **public).fit(X, y) for e in (0.5, math.inf))
+        far.append((fit.coef_[0] - exact.coef_[0]) / math.sqrt(fit.covariance_[0, 0]))
+    assert np.mean(np.square(far)) < 5.0
 
 
 def test_several_classes_have_intervals_that_hold_and_contrasts_that_are_known():

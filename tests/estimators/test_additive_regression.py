@@ -6,11 +6,7 @@ import pytest
 from refusals import refused
 from sklearn.base import clone
 
-from skdp import (
-    DPAdditiveClassifier,
-    DPAdditivePoissonRegressor,
-    DPAdditiveRegressor,
-)
+from skdp import DPAdditiveClassifier, DPAdditivePoissonRegressor, DPAdditiveRegressor
 from skdp.displays import AdditiveDisplay
 from skdp.fitting.reading import Records
 from skdp.fitting.streams import Streams

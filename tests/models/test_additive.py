@@ -6,14 +6,7 @@ import math
 import numpy as np
 import pytest
 
-from skdp.models.additive import (
-    PAIR_WEIGHT,
-    Additive,
-    Category,
-    Number,
-    Pair,
-    beside_trend,
-)
+from skdp.models.additive import PAIR_WEIGHT, Additive, Category, Number, Pair, beside_trend
 from skdp.models.curves import EVEN, WEIGHT, not_told, steepness, trend, waves
 
 EDGES = tuple(np.linspace(0.0, 10.0, 21))
@@ -170,10 +163,7 @@ def test_few_rows_leave_missing_numbers_without_an_effect():
     np.testing.assert_array_equal(row, np.zeros((1, 5)))
 
 
-PAIRS = (
-    Pair((COLUMNS[0], COLUMNS[1]), (0, 1)),
-    Pair((COLUMNS[2], COLUMNS[0]), (2, 0)),
-)
+PAIRS = (Pair((COLUMNS[0], COLUMNS[1]), (0, 1)), Pair((COLUMNS[2], COLUMNS[0]), (2, 0)))
 
 
 def all_rows(model):

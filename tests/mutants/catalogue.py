@@ -1282,6 +1282,9 @@ SECTIONS = {
 @@ Update.along: scores are moved as if slopes were the same everywhere
 -inverse @ (U.T @ one.matrix @ U + least)
 +np.eye(len(inverse))
+@@ Update.tilted: rows of high rates count as all others
+-shift * m
++0.0 * shift
 --- algorithms/noise_aware/columns.py; tests/algorithms/test_standardised.py
 @@ _told_cells: a range is taken although the noise may hide values outside
 -may_be <= MISSED * whole

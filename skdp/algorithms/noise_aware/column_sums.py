@@ -22,17 +22,6 @@ class _ColumnSum(RowSum):
     half: tuple[float, ...]
     numbers: tuple[bool, ...]
 
-    def _scaled(self, chunk: LinearBatch) -> np.ndarray:
-        rows = np.asarray(chunk.rows)
-        with np.errstate(all="ignore"):  # a warning would reveal that an extreme row is there
-            return (rows - np.array(self.middle)) / np.array(self.half)
-
-    def __call__(self, theta: np.ndarray, batch: LinearBatch) -> np.ndarray:
-        total = np.zeros(self.shape(tuple(theta.shape)))
-        for chunk in batch.chunks(CHUNK_ROWS):
-            total += self.records(theta, chunk).sum(axis=0)
-        return total
-
 
 @dataclass(frozen=True)
 class CellSum(_ColumnSum):
@@ -98,9 +87,10 @@ class MomentsSum(_ColumnSum):
 
     def records(self, theta: np.ndarray, chunk: LinearBatch) -> np.ndarray:
         """Return the terms, each a function of its own record alone."""
-        low, high = theta
-        with np.errstate(all="ignore"):
-            v = (self._scaled(chunk) - (low + high) / 2) / ((high - low) / 2)
+        rows, (low, high) = np.asarray(chunk.rows), theta
+        with np.errstate(all="ignore"):  # a warning would reveal that an extreme row is there
+            v = (rows - np.array(self.middle)) / np.array(self.half)
+            v = (v - (low + high) / 2) / ((high - low) / 2)
         v = np.clip(v, -1.0, 1.0)
         squares = v[:, np.array(self.numbers)] ** 2
         terms = np.hstack([v, squares, np.ones((len(v), 1))])
@@ -124,13 +114,6 @@ class BeyondSum(RowSum):
     def shape(self, theta_shape: tuple[int, ...]) -> tuple[int, ...]:
         """One number."""
         return (1,)
-
-    def __call__(self, theta: np.ndarray, batch: LinearBatch) -> np.ndarray:
-        """Return the count."""
-        total = np.zeros(1)
-        for chunk in batch.chunks(CHUNK_ROWS):
-            total += self.records(theta, chunk).sum(axis=0)
-        return total
 
     def records(self, theta: np.ndarray, chunk: LinearBatch) -> np.ndarray:
         """Return the terms (m, 1)."""

@@ -67,9 +67,8 @@ def spreads(square: np.ndarray, error: np.ndarray, usual: float = USUAL_SPREAD) 
     log_p = np.log(like @ prior.T + 1e-300).sum(axis=0) - ((means - usual) / OF_ALL) ** 2 / 2.0
     of_means = np.exp(log_p - log_p.max())
     each = like[:, None, :] * prior  # of one mean
-    found = np.einsum(
-        "m,dmg->dg", of_means, each / np.maximum(each.sum(axis=2, keepdims=True), 1e-300)
-    )
+    each /= np.maximum(each.sum(axis=2, keepdims=True), 1e-300)
+    found = np.einsum("m,dmg->dg", of_means, each)
     return found / found.sum(axis=1, keepdims=True)
 
 
@@ -190,9 +189,8 @@ class ColumnsConfig(GaussianRun):
         weighted = getattr(records, "weights", None) is not None
         counted = not is_public or weighted or self.of_rows > 1.0
         start = _Ranges.of(self, plan, counted=counted)
-        return last(
-            progress(run(plan, rows, start, _Ranges.query, _Ranges.update, streams))
-        ).found()
+        states = run(plan, rows, start, _Ranges.query, _Ranges.update, streams)
+        return last(progress(states)).found()
 
 
 class _Ranges(NamedTuple):
@@ -265,16 +263,9 @@ class _Ranges(NamedTuple):
         square, error = half**2 * square, half**2 * np.maximum(error, 1e-12)
         scale = np.sqrt(spreads(square, error) @ SPREADS**2)
         return Columns(
-            centre,
-            scale,
-            square / scale**2,
-            error / scale**2,
-            (count, noise),
-            self.outside,
-            outside_noise,
-            counted,
-            self.config.numbers,
-        )
+            centre, scale, square / scale**2, error / scale**2, (count, noise),
+            self.outside, outside_noise, counted, self.config.numbers,
+        )  # fmt: skip
 
 
 def _told_cells(counts: np.ndarray, noise: float) -> tuple[np.ndarray, np.ndarray]:

@@ -59,6 +59,8 @@ class Usual(NamedTuple):
 
     - ``basis``: orthonormal contrasts of K outputs (K, k), in which both are diagonal, or nearly.
     - ``slopes``, ``variances``: of each contrast's score; ``along``: slopes along θ over these.
+    - ``tilt``: of one output, mean and variance of x where rows count by their slopes, x the
+      standardised logit: 0 and 1 where slopes are alike.
     - ``weight``: mean weight of a row.
     - ``value``, ``matrix``: mean expectation (K,) and slope (K, K) of rows of weight 1.
     """
@@ -70,6 +72,7 @@ class Usual(NamedTuple):
     weight: float
     value: np.ndarray
     matrix: np.ndarray
+    tilt: tuple[float, float] = (0.0, 1.0)
 
 
 _ONE = np.ones((1, 1))
@@ -90,7 +93,11 @@ def usual_of_one(family: Any, logits: np.ndarray, p: np.ndarray, w: np.ndarray) 
     means = (np.maximum([p @ a], 1e-9) for a in (w * slope, w**2 * variance, slope))
     slopes, variances, matrix = means
     along = _along((w * slope)[:, None], logits[:, None], p)
-    return Usual(_ONE, slopes, variances, along, float(p @ w), p @ value[:, None], matrix[:, None])
+    x, own = logits - p @ logits, p * np.maximum(w * slope, 1e-300)
+    x, own = x / math.sqrt(p @ x**2 + 1e-12), own / own.sum()
+    tilt = float(own @ x), float(own @ (x - own @ x) ** 2)
+    value, weight = p @ value[:, None], float(p @ w)
+    return Usual(_ONE, slopes, variances, along, weight, value, matrix[:, None], tilt)
 
 
 # --- two classes ----------------------------------------------------------------------------------

@@ -39,12 +39,7 @@ from skdp.algorithms.noise_aware.families import Cut, Logit, Softmax
 from skdp.algorithms.noise_aware.matrices import MANY
 from skdp.algorithms.noise_aware.numbers import Line
 from skdp.algorithms.noise_aware.steps import Update
-from skdp.algorithms.parts.gaussian_runs import (
-    COUNT_SHARE,
-    FLOAT,
-    GaussianRun,
-    run_and_count,
-)
+from skdp.algorithms.parts.gaussian_runs import COUNT_SHARE, FLOAT, GaussianRun, run_and_count
 from skdp.engine.linear_sums import GramSum, OutsideSum, ScoreGramSum, of_weights
 from skdp.engine.loop import Progress
 from skdp.engine.magnitude_sums import MagnitudeSum

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -149,8 +150,10 @@ class Posterior:
         s, t = (self.update.noise(i) / math.sqrt(2.0) / self.n for i in ("gram", "slope"))
         t *= self.update.slope_unit(self.state)
         axes, values = self.drawn
-        trace = max(float(np.trace(M)), 1e-3)
-        c = self._share(own, np.trace(N) / trace, math.sqrt(2.0 * D) * t / trace)
+        usual = max(float(np.trace(M)), 1e-3) / D if self.config.design.standardised else 1.0
+        if not self.config.family.saturates:
+            axes, M = self._tilted(own, axes, t)
+        c = self._share(own, M, t)
         factor = np.ones((self.K, D))
         if self.config.family.saturates:
             factor = drawn_factors(np.diag(M), np.diag(N) / c, s, t / c, self.K, generator)
@@ -177,13 +180,35 @@ class Posterior:
         of_X, Q = np.linalg.eigh(X)
         B = left @ (size[:, :, None] * Q * np.sqrt(np.maximum(of_X, 0.05))[:, None, :])
         H = B @ B.transpose(0, 2, 1)
-        return H, c * trace / D if self.config.design.standardised else c
+        return H, c * usual
 
-    def _share(self, own: Along, found: float, error: float) -> float:
+    def _tilted(self, own: Along, axes: np.ndarray, t: float) -> tuple[np.ndarray, np.ndarray]:
+        """Axes of draws of G, and G̃, of rows that count by their slopes.
+
+        How far that moves and spreads logits is drawn, as released and as normal rows tell.
+        """
+        tilted, N, K = partial(self.update.tilted, self.state), own.slope, self.K
+        u, _, (m, v) = self.update.direction(self.state)
+        assert N is not None
+        c = self._share(own, tilted() @ self.gram @ tilted().T, t)
+        told, square, one = c * (m or 1e-9), float(u @ u), np.ones(1)
+        noise = t * math.sqrt(square / 2.0) / abs(told) + 1e-9  # effects of 0 have no direction
+        f = drawn_factors(one, one * (N[-1] @ u) / told, 0.0, noise, K, self.generator)
+        shift, told = f[:, 0] ** 2, c * v
+        found = (u @ N @ u - c * (shift * m) ** 2) / told
+        noise = t * square / told + 1e-9
+        spread = drawn_factors(np.ones(K), found, 0.0, noise, 1, self.generator)[0] ** 2
+        T = tilted(np.median(shift), np.median(spread))
+        return tilted(shift, spread) @ axes, T @ self.gram @ T.T
+
+    def _share(self, own: Along, M: np.ndarray, t: float) -> float:
         """Mean slope over that of Σ w z zᵀ: as released, and as the logits of normal rows tell."""
-        told = own.mean_slope
+        assert own.slope is not None
+        trace = max(float(np.trace(M)), 1e-3)
+        told, error = own.mean_slope, math.sqrt(2.0 * len(M)) * t / trace
         known = (SLOPE_ERROR * told) ** 2 / (error**2 + (SLOPE_ERROR * told) ** 2)
-        return float(np.clip(told + known * (found - told), *self.update.family(self.state).slopes))
+        found = told + known * (np.trace(own.slope) / trace - told)
+        return float(np.clip(found, *self.update.family(self.state).slopes))
 
     def _seen(self) -> np.ndarray:
         """Spread of the columns over their scale (K, d), as if the noise hid none."""

@@ -57,9 +57,8 @@ class Prior:
         of_columns = np.zeros(d, dtype=int) if blocks is None else np.asarray(blocks)
         self.member = np.eye(max(of_columns, default=0) + 1)[of_columns].T  # (blocks, d)
         self.local, self.beta2 = np.ones((K, d)), np.full(K, (BETA / self.root) ** 2)
-        self.tau2 = np.full(
-            (K, len(self.member)), (TAU / self.root if scale is None else scale) ** 2
-        )
+        tau = TAU / self.root if scale is None else scale
+        self.tau2 = np.full((K, len(self.member)), tau**2)
         if self.joint:
             self.axes, values = _spectrum(H, d)
             self.usual = unit**2 / values  # of R^{-1}, along the axes
@@ -110,9 +109,8 @@ class Prior:
         b = np.einsum("kij,ki->kj", self.axes, theta - a) ** 2 / self.usual
         self.along = _local(b / self.beta2[:, None], generator)
         square = (b / self.along).sum(axis=1)
-        self.beta2 = _drawn(
-            square, np.array(float(d)), _BETAS / self.root, BETA / self.root, generator
-        )
+        grid, size = _BETAS / self.root, np.array(float(d))
+        self.beta2 = _drawn(square, size, grid, BETA / self.root, generator)
         return a
 
 

@@ -32,10 +32,7 @@ from skdp.algorithms.noise_aware.numbers import (
 from skdp.algorithms.noise_aware.posterior import Posterior
 from skdp.algorithms.noise_aware.prior import DEGREES, INTERCEPT
 from skdp.algorithms.parts.binned_rows import BinnedRows
-from skdp.algorithms.parts.gaussian_runs import (
-    release_plan_of,
-    rows_told,
-)
+from skdp.algorithms.parts.gaussian_runs import release_plan_of, rows_told
 from skdp.engine.linear_sums import unpacked
 from skdp.engine.magnitude_sums import mean_logarithm, told_of_counts, unit_of
 from skdp.relations import check_relation
@@ -236,6 +233,31 @@ class Update:
             return np.zeros(d)
         return G[:d, d] / math.sqrt(max(G[d, d], 1e-9))
 
+    def tilted(self, state: State, shift: Any = 1.0, spread: Any = 1.0) -> np.ndarray:
+        """T (..., D, D) where slopes are the mean slope times T G Tᵀ, of normal rows at θ.
+
+        Rows of high rates count for more: as if all rows were moved along cov(z, θz), so that their
+        logits have the mean and variance, times factors, that normal rows have by their slopes.
+        """
+        u, g, (m, v) = self.direction(state)
+        one = np.eye(len(u))
+        moved = np.multiply.outer(np.sqrt(spread * v) - 1.0, u)
+        moved = moved + np.multiply.outer(shift * m, one[self.config.n_features :].sum(axis=0))
+        return one + g[:, None] * moved[..., None, :]
+
+    def direction(self, state: State) -> tuple[np.ndarray, np.ndarray, tuple[float, float]]:
+        """Return u (D,), of which uz are standardised logits, cov(z, uz), and the tilt of uz."""
+        assert state.likely is not None
+        d, means, u = self.config.n_features, self._means(state), state.queries[-1][0].copy()
+        u[d:] = -means @ u[:d]
+        g = np.append(state.likely[:d, :d] @ u[:d] - means * (means @ u[:d]), 0.0 * u[d:])
+        square, (m, v) = max(float(u @ g), 1e-12), state.usuals[-1].tilt
+        part = square / (square + state.offset[1])  # of the variance of logits
+        m, v = math.sqrt(part) * m, 1.0 + part * (v - 1.0)
+        if not self.config.fit_intercept:
+            m, v = 0.0, v + m**2
+        return u / math.sqrt(square), g / math.sqrt(square), (m, max(v, LEAST_SLOPE))
+
     def along(self, state: State) -> list[Along]:
         """What the state says along each contrast.
 
@@ -286,6 +308,9 @@ class Update:
         unit = (WALK * (state.scales[-1] if state.scales else 1.0) / self.config.design.usual) ** 2
         for own in self.along(state):
             H = self.n * max(own.mean_slope, LEAST_SLOPE) * G
+            if not self.config.family.saturates:
+                T = self.tilted(state)
+                H = T @ H @ T.T
             if self.config.family.bends:
                 factor = self.on_the_way(own, H)
                 H = H * factor[:, None] * factor
