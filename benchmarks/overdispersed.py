@@ -1,9 +1,10 @@
 """Coverage of 90 % intervals for counts that vary more than a Poisson model allows.
 
-    python benchmarks/overdispersed.py [--rows 5000] [--epsilon .3,1,3] [--repetitions 20]
-        [--inference noise_aware] [--json FILE]
+    python benchmarks/overdispersed.py [--rows 5000] [--strength 1] [--epsilon .3,1,3]
+        [--repetitions 20] [--inference noise_aware] [--json FILE]
 
-Three columns, uniform in [0, 10], with effects of .05, -.03 and .08 on the log-mean; δ = 1e-6.
+Three columns, uniform in [0, 10], with effects of .05, -.03 and .08 times a strength on the
+log-mean; δ = 1e-6. At 4 the rates of the rows vary by a factor of 600.
 Counts have a mean of 2, 20 and 200 about, and are Poisson, or Poisson of a rate that is multiplied
 by a gamma variable of mean 1 and variance ½ or 2. They are declared not to exceed a largest count,
 which is where the largest of them lies, rounded outward to one digit, or ten times that.
@@ -30,10 +31,10 @@ MEANS, VARIANCES, GENEROUS = (2.0, 20.0, 200.0), (0.0, 0.5, 2.0), (1.0, 10.0)
 LEVEL = 1.645
 
 
-def table(n, mean, variance, rng):
+def table(n, strength, mean, variance, rng):
     """Rows and counts."""
     X = rng.uniform(0.0, 10.0, (n, 3))
-    rate = mean * np.exp((X - 5.0) @ EFFECTS)
+    rate = mean * np.exp((X - 5.0) @ EFFECTS * strength)
     if variance:
         rate = rate * rng.gamma(1.0 / variance, variance, n)
     return X, rng.poisson(rate).astype(float)
@@ -48,11 +49,11 @@ def sandwich(X, y, theta):
     return np.sqrt(np.diag(bread @ (scores.T @ scores) @ bread))[:3]
 
 
-def measured(n, mean, variance, generous, epsilon, repetitions, inference):
+def measured(n, strength, mean, variance, generous, epsilon, repetitions, inference):
     """All that is printed of a cell."""
     off, deviations, errors = [], [], []
     for seed in range(repetitions):
-        X, y = table(n, mean, variance, np.random.default_rng([seed, n]))
+        X, y = table(n, strength, mean, variance, np.random.default_rng([seed, n]))
         largest = outward(0.0, y.max(), 1.0)[1] * generous
         fit = DPVariationalPoissonRegression(
             epsilon, DELTA, bounds=(0, 10), largest_count=largest, n_samples=n, inference=inference
@@ -64,7 +65,8 @@ def measured(n, mean, variance, generous, epsilon, repetitions, inference):
     off, deviations, errors = map(np.array, (off, deviations, errors))
     held = (np.abs(off) <= LEVEL * deviations).mean(axis=1)
     return {
-        "n": n, "mean": mean, "variance": variance, "generous": generous, "epsilon": epsilon,
+        "n": n, "strength": strength, "mean": mean, "variance": variance, "generous": generous,
+        "epsilon": epsilon,
         "coverage": held.mean(), "error": held.std() / np.sqrt(repetitions),
         "rms z": np.sqrt(((off / deviations) ** 2).mean()),
         "distance": np.sqrt(((off / errors) ** 2).mean()), "width": np.median(deviations / errors),
@@ -75,6 +77,7 @@ def main():
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rows", type=int, default=5000)
+    parser.add_argument("--strength", type=float, default=1.0)
     parser.add_argument("--epsilon", default="0.3,1,3")
     parser.add_argument("--repetitions", type=int, default=20)
     parser.add_argument("--inference", default="noise_aware")
@@ -84,7 +87,8 @@ def main():
     cells = product(MEANS, VARIANCES, GENEROUS, map(float, options.epsilon.split(",")))
     found = []
     for cell in cells:
-        found.append(measured(options.rows, *cell, options.repetitions, options.inference))
+        public = options.rows, options.strength
+        found.append(measured(*public, *cell, options.repetitions, options.inference))
         text = "mean {mean:<5g} variance {variance:<4g} largest x{generous:<3g} eps {epsilon:<4g}"
         text += "  coverage {coverage:.3f} (± {error:.3f})  rms z {rms z:.2f}"
         print(
