@@ -5,9 +5,10 @@
 
 Three columns, uniform in [0, 10], with effects of .05, -.03 and .08 times a strength on the
 log-mean; δ = 1e-6. At 4 the rates of the rows vary by a factor of 600.
-Counts have a mean of 2, 20 and 200 about, and are Poisson, or Poisson of a rate that is multiplied
-by a gamma variable of mean 1 and variance ½ or 2. They are declared not to exceed a largest count,
-which is where the largest of them lies, rounded outward to one digit, or ten times that.
+Counts have a mean of 2, 20 and 200 in the middle of the columns, and are Poisson, or Poisson of a
+rate that is multiplied by a gamma variable of mean 1 and variance ½ or 2. They are declared not to
+exceed a largest count, which is where the largest of them lies, rounded outward to one digit, or
+ten times that.
 
 Printed, over data sets and coefficients: the share of intervals that hold the maximum-likelihood
 estimate of the same rows, with its standard error over data sets, the root mean square distance
@@ -85,10 +86,9 @@ def main():
     options = parser.parse_args()
     warnings.simplefilter("ignore")
     cells = product(MEANS, VARIANCES, GENEROUS, map(float, options.epsilon.split(",")))
-    found = []
+    given, found = (options.rows, options.strength), []
     for cell in cells:
-        public = options.rows, options.strength
-        found.append(measured(*public, *cell, options.repetitions, options.inference))
+        found.append(measured(*given, *cell, options.repetitions, options.inference))
         text = "mean {mean:<5g} variance {variance:<4g} largest x{generous:<3g} eps {epsilon:<4g}"
         text += "  coverage {coverage:.3f} (± {error:.3f})  rms z {rms z:.2f}"
         print(
