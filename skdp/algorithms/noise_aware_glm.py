@@ -183,12 +183,9 @@ class NoiseAwareConfig(LinearRun):
         state, outside = run_and_count(update.plan, rows, update, streams, progress)
         q = update.posterior(state, streams("inference"))
         return replace(
-            q,
-            outside=outside,
-            n_counted=update.config.n_rows,
-            short_rows=update.short_rows(state),
+            q, outside=outside, n_counted=update.config.n_rows, short_rows=update.short_rows(state),
             n_found=None if weighted else update.n_found(state),
-        )
+        )  # fmt: skip
 
 
 def default_curvature(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from functools import cache
 from types import SimpleNamespace
 
 import numpy as np
@@ -13,6 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import sparse, stats
 from scipy.linalg import sqrtm
+from scipy.special import softmax
+from sklearn.linear_model import LogisticRegression
 
 from skdp import (
     DPVariationalLinearRegression,
@@ -22,21 +25,13 @@ from skdp import (
     Persons,
     PrivacyLedger,
 )
-from skdp.algorithms.noise_aware import (
-    columns,
-    draws,
-    families,
-    glm,
-    matrices,
-    numbers,
-    posterior,
-    steps,
-)  # fmt: skip
+from skdp.algorithms.noise_aware import columns, draws, glm, matrices, numbers, posterior, steps
 from skdp.algorithms.noise_aware import prior as prior_of_effects
 from skdp.algorithms.noise_aware.column_sums import BeyondSum, CellSum, MomentsSum
 from skdp.algorithms.noise_aware.columns import ColumnsConfig
 from skdp.algorithms.noise_aware.counts import Counts
 from skdp.algorithms.noise_aware.design import Design
+from skdp.algorithms.noise_aware.families import Cut, Logit, Softmax
 from skdp.algorithms.noise_aware.numbers import Line
 from skdp.engine import release_hook
 from skdp.engine.linear_sums import GramSum, of_weights, packed, unpacked
@@ -85,14 +80,14 @@ TARGETS = {classifier: CLASSES, regressor: NUMBERS, counter: COUNTS}
 
 # --- sums -----------------------------------------------------------------------------------------
 
-LOGIT = families.Logit(classification_likelihood(2))
+LOGIT = Logit(classification_likelihood(2))
 RATE = Counts(Poisson(9.0))
 UNIT = {"middle": (0.0, 1.0, 0.0), "half": (1.0, 0.5, 1.0), "numbers": (True, True, False)}
 THREE = np.array([[0.3, -2.0, 1.0]])
-SEVERAL = families.Softmax(classification_likelihood(3))
+SEVERAL = Softmax(classification_likelihood(3))
 OF_CLASSES = np.vstack([THREE, -THREE, 0.5 * THREE[:, ::-1]])
 CONTRASTS = np.linalg.qr(np.eye(3)[:, 1:] - 1 / 3)[0]
-CUT, WIDE = families.Cut(0.7, 1.1), families.Cut(1.1, 1.1)
+CUT, WIDE = Cut(0.7, 1.1), Cut(1.1, 1.1)
 SUMS = {
     "cells": (CellSum(**UNIT), np.array([[-1.0, -0.2], [1.0, 0.4]])),
     "moments": (MomentsSum(**UNIT, norm=1.2), np.array([[-1.0, -0.1, -1.0], [1.0, 0.3, 1.0]])),
@@ -520,27 +515,33 @@ def test_the_clip_norm_grows_until_the_noise_is_as_large_as_what_is_left_out():
     assert 10 * found(10**4, 0.2, design=tenth) == pytest.approx(found(10**4, 0.2, design=ALIKE))
 
 
+def _update(family=LOGIT, n=1000, d=2, fit_intercept=True, **config):
+    """Inference of columns that are known."""
+    design = {"design": Design.of_standardised(d, fit_intercept)}
+    config = {"clip_norm": 2.0, "n_steps": 3, "fit_intercept": fit_intercept} | design | config
+    config = glm.GLMConfig(family=family, n_rows=n, n_features=d, **config)
+    return steps.Update(config, KNOWN, np.random.default_rng(0))
+
+
+def _posterior(update, state, gram, n_chains):
+    one = posterior.Posterior.__new__(posterior.Posterior)
+    one.config, one.update, one.state, one.gram = update.config, update, state, gram
+    one.K, one.n, one.generator = n_chains, update.n, np.random.default_rng(0)
+    return one
+
+
 @pytest.mark.parametrize(("wider", "aim"), [(0.5, 2.5), (2.0, 2.5 * math.sqrt(2.0))])
 def test_residuals_are_cut_farther_out_where_rows_are(wider, aim):
-    config = glm.GLMConfig(
-        family=Line(), n_rows=10**6, n_features=4, fit_intercept=False, clip_norm=2.0 * wider,
-        n_steps=3, design=Design.of_standardised(4, False),
-    )  # fmt: skip
-    update = steps.Update.__new__(steps.Update)
-    update.config, update.n, update.noise = config, 1e6, lambda kind: 1e-3
+    update = _update(Line(), 10**6, d=4, fit_intercept=False, clip_norm=2.0 * wider)
+    update.noise = lambda kind: 1e-3
     state = steps.State(np.zeros((1, 4)), likely=np.eye(4), cut=1.0)
     square = numbers.mean_square(np.array(0.3)) - numbers.USUAL_SQUARE
-    released = np.append(np.zeros(4), config.clip_norm / 2.0 * 1e6 * square)
+    released = np.append(np.zeros(4), update.config.clip_norm / 2.0 * 1e6 * square)
     assert update._scored(state, released)[1] == pytest.approx(0.3 * aim, rel=1e-2)
 
 
 def test_a_likely_slope_is_the_mean_of_positive_draws():
-    config = glm.GLMConfig(
-        family=LOGIT, n_rows=1000, n_features=30, fit_intercept=False, clip_norm=2.0, n_steps=3,
-        design=Design.of_standardised(30, False),
-    )  # fmt: skip
-    update = steps.Update.__new__(steps.Update)
-    update.config, update.n, update.generator = config, 1000.0, np.random.default_rng(0)
+    update = _update(d=30, fit_intercept=False)
     for noise, most in ((1e-6, 1e-2), (100.0, 0.5)):
         update.noise = lambda kind, noise=noise: noise
         released = packed(np.diag([1000.0] * 29 + [0.0]))
@@ -660,13 +661,9 @@ def test_scales_are_told_by_all_steps_together():
 
 
 def test_released_slopes_of_counts_are_those_of_scores_at_the_cut():
-    config = glm.GLMConfig(
-        family=RATE, n_rows=900, n_features=2, fit_intercept=True, clip_norm=2.0, n_steps=2,
-        design=Design.alike(2, True, 1.4), noise_multiplier=1e-3,
-    )  # fmt: skip
-    update = steps.Update(config, KNOWN, np.random.default_rng(0))
+    update = _update(RATE, 900, design=Design.alike(2, True, 1.4), noise_multiplier=1e-3)
     state = update.init()._replace(cut=2.0)
-    found = update.update(state, packed(np.eye(3)), config.kinds.index("slope")).slopes
+    found = update.update(state, packed(np.eye(3)), update.config.kinds.index("slope")).slopes
     np.testing.assert_allclose(found, [replace(RATE, clip=2.0).slopes[1] * np.eye(3) / 900])
 
 
@@ -886,28 +883,23 @@ def test_what_goes_with_no_bounds():
 
 
 def test_a_released_matrix_is_read_as_it_was_written():
-    config = glm.GLMConfig(
-        family=LOGIT, n_rows=10, n_features=2, fit_intercept=True, clip_norm=2.0, n_steps=2,
-        design=Design.of_standardised(2, True),
-    )  # fmt: skip
-    update = steps.Update(config, KNOWN, np.random.default_rng(0))
-    noisy = np.arange(6.0)
+    update, noisy = _update(n=10), np.arange(6.0)
     state = update.update(update.init(), noisy, 0)
     np.testing.assert_allclose(state.gram, unpacked(noisy, 3) / 10)
 
 
+@cache
+def _normal_rows():
+    """Second moments, and a million rows that have them."""
+    G = np.array([[1.0, 0.4, 0.0], [0.4, 1.0, 0.0], [0.0, 0.0, 1.0]])
+    z = np.random.default_rng(0).standard_normal((10**6, 2)) @ np.linalg.cholesky(G[:2, :2]).T
+    return G, np.column_stack([z, np.ones(len(z))])
+
+
 def test_scores_of_normal_rows_are_moved_to_where_the_run_is():
     """Expected scores of normal rows at several θ, as if slopes at the last were those of all."""
-    config = glm.GLMConfig(
-        family=LOGIT, n_rows=1000, n_features=2, fit_intercept=True, clip_norm=9.0, n_steps=3,
-        design=Design.of_standardised(2, True),
-    )  # fmt: skip
-    update = steps.Update.__new__(steps.Update)
-    update.config, update.n = config, 1000.0
-    G = np.array([[1.0, 0.4, 0.0], [0.4, 1.0, 0.0], [0.0, 0.0, 1.0]])
-    truth = np.array([1.5, -0.5, 0.3])
-    z = np.random.default_rng(0).standard_normal((10**6, 2)) @ np.linalg.cholesky(G[:2, :2]).T
-    z = np.column_stack([z, np.ones(len(z))])
+    config = (update := _update(clip_norm=9.0)).config
+    truth, (G, z) = np.array([1.5, -0.5, 0.3]), _normal_rows()
     queries = tuple(np.array([q]) for q in ([0.0, 0.0, 0.0], [0.8, 0.2, -0.4], [1.6, -0.4, 0.2]))
     p = 1 / (1 + np.exp(-z @ truth))
     scores = []
@@ -915,10 +907,8 @@ def test_scores_of_normal_rows_are_moved_to_where_the_run_is():
         logits = z @ q.T
         w = config.cut.weights(np.full(len(z), math.sqrt(3.0)), LOGIT.largest(logits))
         scores.append((w * (p - 1 / (1 + np.exp(-logits[:, 0])))) @ z / len(z) * 1000.0)
-    state = steps.State(
-        queries[-1], likely=G, queries=queries, scores=tuple(g[None] for g in scores),
-        units=(1.0,) * 3,
-    )  # fmt: skip
+    state = steps.State(queries[-1], likely=G, queries=queries, units=(1.0,) * 3)
+    state = state._replace(scores=tuple(g[None] for g in scores))
     usuals = tuple(update.usual(state._replace(theta=q)) for q in queries)
     (own,) = update.along(state._replace(usuals=usuals))
     H = 1000.0 * own.mean_slope * G
@@ -928,41 +918,37 @@ def test_scores_of_normal_rows_are_moved_to_where_the_run_is():
     assert np.abs(plain - found[2]).max() > 0.1
 
     # Intervals take the slope along θ as it was released: less than those beside it.
-    one = posterior.Posterior.__new__(posterior.Posterior)
-    one.config, one.K, one.n, one.generator = config, 50, 1000.0, np.random.default_rng(0)
-    one.gram, one.state, one.update = G, state, update
+    one = _posterior(update, state._replace(usuals=usuals), G, 50)
     update.noise = lambda kind: 1e-3
     slope = w * (p := 1 / (1 + np.exp(-logits[:, 0]))) * (1 - p)
     S, u = (z * slope[:, None]).T @ z / len(z), np.array([1.6, -0.4, 0.0])
-    curved, H = one._curved(own._replace(slope=S), np.tile(H / 1000, (50, 1, 1)), own.mean_slope)
+    H, own = np.tile(H / 1000, (50, 1, 1)), own._replace(slope=S)
+    curved, H = one._curved(0, own, H, own.mean_slope)
     np.testing.assert_allclose(H @ u @ u, u @ S @ u, rtol=0.05)
-    assert own.curved * own.mean_slope == pytest.approx(u @ S @ u / (u @ G @ u), rel=0.05)
+    assert u @ update.normal_slope(one.state, [0]) @ u == pytest.approx(1000 * u @ S @ u, rel=0.05)
     moved = np.linalg.solve(H[0], own.scores[:, :, None] / 1000)[:, :, 0] + curved.of_normal
     np.testing.assert_allclose(moved[:2], moved[[2, 2]], atol=0.05)
-    nowhere = own._replace(slope=S, queries=np.zeros((3, 3)))
-    assert one._curved(nowhere, H, own.mean_slope) == (nowhere, H)
+    nowhere = own._replace(queries=np.zeros((3, 3)))
+    assert one._curved(0, nowhere, H, own.mean_slope) == (nowhere, H)
 
 
 def test_slopes_of_counts_are_those_of_rows_with_high_rates():
-    config = glm.GLMConfig(
-        family=Counts(Poisson(400.0), clip=80.0), n_rows=1000, n_features=2, fit_intercept=True,
-        clip_norm=1e3, n_steps=3, design=Design.of_standardised(2, True), noise_multiplier=1e-3,
-    )  # fmt: skip
-    update = steps.Update(config, KNOWN, np.random.default_rng(0))
-    G = np.array([[1.0, 0.4, 0.0], [0.4, 1.0, 0.0], [0.0, 0.0, 1.0]])
-    theta = np.array([[0.8, -0.6, 1.0]])
+    update = _update(Counts(Poisson(400.0), clip=80.0), clip_norm=1e3, noise_multiplier=1e-3)
+    theta, (G, z) = np.array([[0.8, -0.6, 1.0]]), _normal_rows()
     state = steps.State(theta, likely=G, queries=(theta,), scores=(theta,), units=(1.0,), cut=80.0)
+    exposed = state._replace(offset=(0.0, 0.2))
+    exposed = exposed._replace(usuals=(update.usual(exposed),))
     state = state._replace(usuals=(update.usual(state),))
-    z = np.random.default_rng(0).standard_normal((10**6, 2)) @ np.linalg.cholesky(G[:2, :2]).T
-    z = np.column_stack([z, np.ones(len(z))])
-    S = (z * config.family.slope_at(z @ theta[0])[:, None]).T @ z / len(z)
+    S = (z * update.config.family.slope_at(z @ theta[0])[:, None]).T @ z / len(z)
     T, (own,) = update.tilted(state), update.along(state)
     np.testing.assert_allclose(own.mean_slope * T @ G @ T.T, S, atol=0.02 * S[2, 2])
+    np.testing.assert_allclose(update.normal_slope(state, [0]) / 1000, S, atol=0.02 * S[2, 2])
+    T, S = update.tilted(exposed), S * math.exp(0.1)  # exposures multiply the rates of all alike
+    for H in (exposed.usuals[0].slopes * T @ G @ T.T, update.normal_slope(exposed, [0]) / 1000):
+        np.testing.assert_allclose(H, S, atol=0.02 * S[2, 2])
 
     # Where noise hides the slope it is about this one, and released ones lean as they do.
-    one = posterior.Posterior.__new__(posterior.Posterior)
-    one.config, one.K, one.n, one.generator = config, 400, 1000.0, np.random.default_rng(0)
-    one.gram, one.state, one.update = G, state, update
+    one = _posterior(update, state, G, 400)
     one.drawn = [np.tile(a, (400, *[1] * a.ndim)) for a in np.linalg.eigh(G)[::-1]]
     for noise, slope, found in ((1e9, np.eye(3), S), (1e-3, own.mean_slope * G, G)):
         update.noise = lambda kind, noise=noise: noise if kind == "slope" else 1e-3
@@ -970,24 +956,58 @@ def test_slopes_of_counts_are_those_of_rows_with_high_rates():
         np.testing.assert_allclose(H / H[2, 2], found / found[2, 2], atol=0.2)
 
 
-def test_intervals_hold_where_counts_grow_fast_along_a_column():
-    far, public = [], {"bounds": [(0, 120), (10, 60)], "largest_count": 50, "n_samples": 3000}
+def test_slopes_on_the_way_are_those_of_normal_rows_of_all_classes_together(monkeypatch):
+    monkeypatch.setattr(steps, "POINTS", 40_000)
+    update = _update(Softmax(classification_likelihood(3)), clip_norm=1e3)
+    G, z = _normal_rows()
+    update.noise = lambda kind: 1e-3
+    theta = np.array([[1.2, 0.3, 2.0], [-0.4, 0.6, -1.0], [-0.8, -0.9, -1.0]])
+    queries = tuple(size * theta for size in (0.0, 0.3, 0.6, 0.8, 1.0))
+    state = steps.State(theta, likely=G, queries=queries, scores=queries, units=(1.0,) * 5)
+    state = state._replace(usuals=(update.usual(state),) * 5)
+    U, p = state.usuals[-1].basis, softmax(z @ theta.T, axis=1)
+    s = np.einsum("mi,ik,il->mkl", p, U, U) - np.einsum("mk,ml->mkl", p @ U, p @ U)
+    S = np.einsum("mkl,mi,mj->kilj", s, z, z, optimize=True).reshape(6, 6) / len(z)
+    H = update.normal_slope(state, [0, 1])
+    np.testing.assert_allclose(H / 1000, S, atol=0.01 * S.max())
+    # A share of what the mean slope lacks to it is taken: as much as scores tell.
+    mean = np.kron(np.diag(1000 * state.usuals[-1].slopes), G)
+    own, lacks = draws.stacked(update.along(state)), H - mean
+    for slope, share in ((H, 0.97), (mean, 0.03)):
+        found = update.likely_slope(state, own._replace(scores=-own.queries @ slope), [0, 1])
+        np.testing.assert_allclose(found, mean + share * lacks, atol=0.02 * np.abs(lacks).max())
+    # Covariances are those of both contrasts together.
+    walk = np.kron(np.eye(2), np.diag([*update._next(state).walk, prior_of_effects.INTERCEPT**-2]))
+    apart, both = (np.linalg.inv(update.told(state, [0, 1], of)[0][0] + walk) for of in (0.0, 1.0))
+    assert np.abs(apart[:3, 3:]).max() < 1e-9 < 1e-3 < np.abs(both[:3, 3:]).max()
+    A = _posterior(update, state, G, 1)._between()
+    np.testing.assert_allclose(A @ apart @ A.T, both, rtol=1e-6, atol=1e-9)
+
+
+def test_intervals_hold_where_counts_grow_fast_along_a_column_or_one_class_is_common():
+    far = []
     for seed in range(9):
         generator = np.random.default_rng(seed)
-        X = generator.uniform([18, 15], [90, 40], (3000, 2))
-        y = generator.poisson(np.exp((X[:, 0] - 50) / 14))
-        fit, exact = (counter(epsilon=e, **public).fit(X, y) for e in (0.5, math.inf))
-        far.append((fit.coef_[0] - exact.coef_[0]) / math.sqrt(fit.covariance_[0, 0]))
-    assert np.mean(np.square(far)) < 5.0
+        X = generator.uniform([18, 15], [90, 40], (20_000, 2))
+        x, public = (X - [54, 27]) / [21, 7], {"bounds": [(0, 120), (10, 60)]}
+        y = generator.poisson(np.exp(1.5 * x[:3000, 0] + 0.3))
+        counts = public | {"largest_count": 50, "n_samples": 3000}
+        fit, exact = (counter(epsilon=e, **counts).fit(X[:3000], y) for e in (0.5, math.inf))
+        of_counts = (fit.coef_[0] - exact.coef_[0]) / math.sqrt(fit.covariance_[0, 0])
+        logits = np.column_stack([np.full(20_000, 3.0), 1.5 * x[:, 0], -0.75 * x[:, 0]])
+        y = (logits + generator.gumbel(size=logits.shape)).argmax(axis=1)
+        fit = classifier(epsilon=4.0, classes=[0, 1, 2], n_samples=20_000, **public).fit(X, y)
+        exact = LogisticRegression(C=1e6, tol=1e-6).fit(x, y).coef_[:, 0] / 21
+        of_class = (fit.coef_[:, 0] - exact + exact.mean())[1] / math.sqrt(fit.covariance_[3, 3])
+        far.append([of_counts, of_class])
+    assert np.all(np.mean(np.square(far), axis=0) < [5.0, 1.2])
 
 
 def test_several_classes_have_intervals_that_hold_and_contrasts_that_are_known():
     generator, truth = np.random.default_rng(0), np.array([[1.0, 0.0], [0.0, -1.0], [-1.0, 1.0]])
     X = generator.uniform(-1, 1, (20_000, 2)) * [10.0, 0.1] + [5.0, 0.0]
     logits = (X - [5.0, 0.0]) / [10.0, 0.1] @ truth.T + [0.0, 0.5, -0.5]
-    y = np.array(
-        [generator.choice(3, p=p) for p in np.exp(logits) / np.exp(logits).sum(1)[:, None]]
-    )
+    y = (logits + generator.gumbel(size=logits.shape)).argmax(axis=1)
     fit = DPVariationalLogisticRegression(
         epsilon=1.0, bounds=[(-10, 20), (-1, 1)], classes=[0, 1, 2], n_samples=20_000,
     ).fit(X, y)  # fmt: skip

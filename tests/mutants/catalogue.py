@@ -1272,6 +1272,9 @@ SECTIONS = {
 @@ Posterior._curved: effects of 0 have a direction
 -not u[:d].any()
 +False
+@@ Posterior._between: contrasts are independent
+-len(at) == 1
++True
 --- algorithms/noise_aware/steps.py; tests/algorithms/test_standardised.py
 @@ Update._scored: residuals are cut where they are whatever the clip norm is
 -math.sqrt(max(1.0, self.config.wider))
@@ -1285,6 +1288,9 @@ SECTIONS = {
 @@ Update.tilted: rows of high rates count as all others
 -shift * m
 +0.0 * shift
+@@ Update.likely_slope: steps of several classes are as if rows counted alike
+-part * (H - usual)
++0.0 * H
 --- algorithms/noise_aware/columns.py; tests/algorithms/test_standardised.py
 @@ _told_cells: a range is taken although the noise may hide values outside
 -may_be <= MISSED * whole

@@ -25,8 +25,7 @@ class Along(NamedTuple):
     units: np.ndarray  # (T,)
     mean_slope: float  # of scores, over Σ w z zᵀ
     sampling: float  # κ: variance of the scores over their slope
-    curved: float = 1.0  # slope along θ of the logits of normal rows, over their mean slope
-    slope: np.ndarray | None = None  # as released, (D, D)
+    slope: Any = None  # as released, (D, D)
     hidden: float = 0.0  # variance of what is cut off scores, which is in all of them alike
 
     def measured(
@@ -54,15 +53,25 @@ class Along(NamedTuple):
     def bent(self, H: np.ndarray, noise: float) -> np.ndarray:
         """How far slopes H at θ would have to go for the scores, (T, D).
 
-        As far as normal rows bend, or less: by least squares, about ½ ± ½ of it.
+        As far as normal rows bend, or less.
         """
         bend = self.of_normal - self.queries
         foretold = bend @ H
         seen = -(self.scores - self.scores[-1]) - (self.queries - self.queries[-1]) @ H
         variance = 2.0 * (noise * self.units[:, None]) ** 2
-        found = np.sum(foretold * seen / variance) + 2.0
-        share = float(np.clip(found / (np.sum(foretold**2 / variance) + 4.0), 0.0, 1.0))
-        return self.queries + share * bend
+        return self.queries + share(foretold, seen, variance) * bend
+
+
+def share(foretold: np.ndarray, seen: np.ndarray, variance: np.ndarray) -> float:
+    """How much of what is foretold is seen: by least squares, about ½ ± ½, none to all."""
+    found = np.sum(foretold * seen / variance) + 2.0
+    return float(np.clip(found / (np.sum(foretold**2 / variance) + 4.0), 0.0, 1.0))
+
+
+def stacked(each: list[Along]) -> Along:
+    """Contrasts side by side, as if they were one of as many columns."""
+    beside = {name: np.hstack([getattr(one, name) for one in each]) for name in Along._fields[:3]}
+    return each[0]._replace(**beside, sampling=float(np.mean([one.sampling for one in each])))
 
 
 class Draws(NamedTuple):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -58,9 +59,9 @@ class Usual(NamedTuple):
     """Mean slopes and variances of the scores of usual rows, over those of z zᵀ.
 
     - ``basis``: orthonormal contrasts of K outputs (K, k), in which both are diagonal, or nearly.
-    - ``slopes``, ``variances``: of each contrast's score; ``along``: slopes along θ over these.
-    - ``tilt``: of one output, mean and variance of x where rows count by their slopes, x the
-      standardised logit: 0 and 1 where slopes are alike.
+    - ``slopes``, ``variances``: of each contrast's score.
+    - ``moments``: E s_kl x xᵀ, (k, k, q + 1, q + 1), of the slopes of contrasts at given places and
+      x = (q standard coordinates of logits, 1); ``inverse``, (q, K), takes logits to these.
     - ``weight``: mean weight of a row.
     - ``value``, ``matrix``: mean expectation (K,) and slope (K, K) of rows of weight 1.
     """
@@ -68,36 +69,37 @@ class Usual(NamedTuple):
     basis: np.ndarray
     slopes: np.ndarray
     variances: np.ndarray
-    along: np.ndarray
     weight: float
     value: np.ndarray
     matrix: np.ndarray
-    tilt: tuple[float, float] = (0.0, 1.0)
+    moments: Callable[[list[int]], np.ndarray]
+    inverse: np.ndarray = np.zeros((0, 1))
 
 
 _ONE = np.ones((1, 1))
 
 
-def _along(slopes: np.ndarray, logits: np.ndarray, p: np.ndarray) -> np.ndarray:
-    """Mean of slopes x² over mean slope, x the standardised logits (m, k) of shares p (m,)."""
-    x2, mean = (logits - p @ logits) ** 2 + 1e-12, np.maximum(p @ slopes, 1e-300)
-    return np.maximum(p @ (slopes * x2) / (p @ x2) / mean, 1e-9)
+def _moments(of_class: Any, basis: Any, x: Any, p: np.ndarray, at: list[int]) -> np.ndarray:
+    """E s_kl x xᵀ, of slopes of K classes or, of one, 1, at x = (q coordinates, 1) of shares p."""
+    U, x = basis[:, at], np.column_stack([x, np.ones(len(x))])
+    s = np.einsum("mi,ik,il->mkl", of_class, U, U, optimize=True)
+    if len(basis) > 1:
+        s = s - np.einsum("mk,ml->mkl", of_class @ U, of_class @ U)
+    x2 = np.einsum("mi,mj->mij", x, x).reshape(len(x), -1)
+    return ((p * s.T).reshape(-1, len(x)) @ x2).reshape(len(at), len(at), x.shape[1], -1)
 
 
-def usual_of_one(family: Any, logits: np.ndarray, p: np.ndarray, w: np.ndarray) -> Usual:
-    """Of logits (m, 1) of shares p (m,) of rows with weights w (m,)."""
+def usual_of_one(family: Any, logits: Any, p: np.ndarray, w: np.ndarray, x: Any) -> Usual:
+    """Of logits (m, 1) at x (m, q), of shares p (m,) of rows with weights w (m,)."""
     logits = logits[:, 0]
     slope, variance, value = (
         of(logits) for of in (family.slope_at, family.variance_at, family.value_at)
     )
     means = (np.maximum([p @ a], 1e-9) for a in (w * slope, w**2 * variance, slope))
     slopes, variances, matrix = means
-    along = _along((w * slope)[:, None], logits[:, None], p)
-    x, own = logits - p @ logits, p * np.maximum(w * slope, 1e-300)
-    x, own = x / math.sqrt(p @ x**2 + 1e-12), own / own.sum()
-    tilt = float(own @ x), float(own @ (x - own @ x) ** 2)
-    value, weight = p @ value[:, None], float(p @ w)
-    return Usual(_ONE, slopes, variances, along, weight, value, matrix[:, None], tilt)
+    moments = partial(_moments, _ONE, _ONE, x, p * np.maximum(w * slope, 1e-300))
+    told = slopes, variances, float(p @ w), p @ value[:, None], matrix[:, None]
+    return Usual(_ONE, *told, moments)
 
 
 # --- two classes ----------------------------------------------------------------------------------
@@ -253,7 +255,7 @@ class Softmax(Family):
         """Largest norm of a residual of logits (m, K), whatever the class is."""
         return self.likelihood.score(math.inf).largest_residual(logits)
 
-    def usual(self, logits: np.ndarray, p: np.ndarray, w: np.ndarray) -> Usual:
+    def usual(self, logits: np.ndarray, p: np.ndarray, w: np.ndarray, x: np.ndarray) -> Usual:
         """Contrasts are the axes of the mean slope of logits (m, K) of usual rows."""
         K = logits.shape[1]
         of_class = softmax(logits, axis=1)
@@ -268,6 +270,5 @@ class Softmax(Family):
         basis = helmert @ axes
         variances = np.einsum("ik,ij,jk->k", basis, variance, basis)
         both = np.maximum(values, 1e-9), np.maximum(variances, 1e-9)
-        own = w[:, None] * np.maximum(of_class @ basis**2 - (of_class @ basis) ** 2, 0.0)
-        along = _along(own, logits @ basis, p)
-        return Usual(basis, *both, along, float(p @ w), p @ of_class, matrix)
+        moments = partial(_moments, of_class, basis, x, p * w)
+        return Usual(basis, *both, float(p @ w), p @ of_class, matrix, moments)

@@ -19,20 +19,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from scipy.linalg import block_diag
+from scipy.linalg import block_diag, eigh
 
 from skdp.algorithms.gaussian_posterior import GaussianPosterior, RegressionPosterior
-from skdp.algorithms.noise_aware import matrices
+from skdp.algorithms.noise_aware import draws, matrices
 from skdp.algorithms.noise_aware.columns import SPREADS, spreads
-from skdp.algorithms.noise_aware.draws import (
-    Along,
-    Draws,
-    drawn_factors,
-    drawn_misses,
-    inverse_root,
-    root,
-)
-from skdp.algorithms.noise_aware.prior import Prior
+from skdp.algorithms.noise_aware.draws import Along, Draws, drawn_factors, root
+from skdp.algorithms.noise_aware.prior import INTERCEPT, Prior
 from skdp.algorithms.parts.gaussian_runs import far_below
 
 if TYPE_CHECKING:
@@ -60,18 +53,17 @@ class Posterior:
     def __init__(self, update: Update, state: State) -> None:
         self.update, self.state, self.config = update, state, update.config
         self.n, self.generator = update.n, update.generator
-        assert state.gram is not None
-        assert state.drawn is not None
         self.gram, self.drawn, self.K = state.gram, state.drawn, len(state.drawn[0])
 
     def found(self) -> GaussianPosterior:
         """Mean and covariance of θ on the standardised columns."""
-        config, state, usual = self.config, self.state, self.state.usuals[-1]
-        laws = [self._law(own) for own in self.update.along(state)]
-        mean = usual.basis @ np.array([law.mean for law in laws])
-        whole = [(np.outer(u, u), law) for u, law in zip(usual.basis.T, laws, strict=True)]
-        covariance = np.sum([np.kron(uu, law.covariance) for uu, law in whole], axis=0)
-        of_logits = np.sum([np.kron(uu, law.of_logits) for uu, law in whole], axis=0)
+        config, state, D = self.config, self.state, len(self.gram)
+        laws = [self._law(k, own) for k, own in enumerate(self.update.along(state))]
+        back = np.kron(state.usuals[-1].basis, np.eye(D))
+        mean = (back @ np.concatenate([law.mean for law in laws])).reshape(-1, D)
+        back = back @ self._between()
+        both = (np.array(block_diag(*[law[i] for law in laws])) for i in (1, 2))
+        covariance, of_logits = (back @ C @ back.T for C in both)
         scales = np.percentile(np.vstack([law.scales for law in laws]), [5, 50, 95], axis=0)
         if config.family.extra:
             return self._with_scale((mean[0], covariance, of_logits), scales)
@@ -81,7 +73,21 @@ class Posterior:
         q = GaussianPosterior(mean, covariance, prior_scales=scales, of_logits=of_logits)
         return replace(q, short_rows=self._short(), n_found=self._told())
 
-    def _law(self, own: Along) -> Law:
+    def _between(self) -> np.ndarray:
+        """A where A C Aᵀ is the covariance with slopes between contrasts, C the one without.
+
+        The map of optimal transport of both, of one likely slope.
+        """
+        update, state, at = self.update, self.state, self.update.groups(self.state)[0]
+        if len(at) == 1:
+            return np.eye(self.config.n_told * len(self.gram))
+        prior = np.append(update._next(state).walk, [INTERCEPT**-2] * self.config.fit_intercept)
+        found = (update.told(state, at, between)[0][0] for between in (0.0, 1.0))
+        apart, together = (P + np.diag(np.tile(prior, len(at))) for P in found)
+        ratio, axes = eigh(apart, together)
+        return (axes * np.sqrt(ratio)) @ axes.T @ together
+
+    def _law(self, k: int, own: Along) -> Law:
         """Draw θ along a contrast."""
         config, unit = self.config, self.state.scales[-1] if self.config.family.extra else 1.0
         given = config.prior_scale and config.prior_scale / unit
@@ -91,9 +97,10 @@ class Posterior:
         if design.model is None:  # the first law is that of predictions, the last of intervals
             H, spread = self._hidden(H, slope) or (H, self._seen())
             laws = [(own, H, spread)] if design.standardised else laws
-            if not design.standardised or own.curved < STRAIGHT:
-                laws.append((*self._curved(own, H, slope), spread))
-        mean = of_logits = None
+            curved, of_curved = self._curved(k, own, H, slope)
+            if not design.standardised or curved is not own:
+                laws.append((curved, of_curved, spread))
+        point: Any = None
         for own, H, spread in laws:
             # What is rare has no larger effects for it, as what is narrow in its unit has.
             columns = self.update.columns
@@ -104,13 +111,11 @@ class Posterior:
             prior = Prior(H, spread, unit, config.prior_blocks, given, design)
             scatter = None if self.state.scatter is None else self._scatter(own, H)
             told = own.measured(self.n * H, self.update.noise("score"), self.n, scatter)
-            draws = sampled(*told, prior, self.generator)
-            if mean is None:
-                mean, of_logits = draws.point(H)
-        assert mean is not None
-        assert of_logits is not None
-        covariance, of_logits = ((S + S.T) / 2.0 for S in (draws.about(mean), of_logits))
-        return Law(mean, covariance, of_logits, draws.scales)
+            drawn = sampled(*told, prior, self.generator)
+            point = point or drawn.point(H)
+        mean, of_logits = point
+        covariance, of_logits = ((S + S.T) / 2.0 for S in (drawn.about(mean), of_logits))
+        return Law(mean, covariance, of_logits, drawn.scales)
 
     def _with_scale(self, moments: Any, scales: np.ndarray) -> RegressionPosterior:
         """The posterior of (θ, ln σ), σ by the ψ² of the last third of the steps."""
@@ -119,16 +124,10 @@ class Posterior:
         (mean, *both), unit = moments, state.unit
         covariance, of_logits = (np.array(block_diag(unit**2 * S, variance)) for S in both)
         return RegressionPosterior(
-            np.append(unit * mean, math.log(unit * scale))[None],
-            covariance,
-            prior_scales=scales * state.scales[-1],
-            of_logits=of_logits,
-            unit=unit,
-            unit_found=state.unit_found,
-            clip=unit * state.cut,
-            short_rows=self._short(),
-            n_found=self._told(),
-        )
+            np.append(unit * mean, math.log(unit * scale))[None], covariance, of_logits=of_logits,
+            prior_scales=scales * state.scales[-1], unit=unit, unit_found=state.unit_found,
+            clip=unit * state.cut, short_rows=self._short(), n_found=self._told(),
+        )  # fmt: skip
 
     def _told(self) -> tuple[float, float] | None:
         """Noisy number of rows, where it was released and they have no weights."""
@@ -145,7 +144,6 @@ class Posterior:
 
     def _slopes(self, own: Along) -> tuple[np.ndarray, float]:
         """Draws of H/n (K, D, D), and the slope of a column of spread 1."""
-        assert own.slope is not None
         M, N, D, generator = self.gram, own.slope, len(self.gram), self.generator
         s, t = (self.update.noise(i) / math.sqrt(2.0) / self.n for i in ("gram", "slope"))
         t *= self.update.slope_unit(self.state)
@@ -169,7 +167,7 @@ class Posterior:
         missed = float(((N - cM) ** 2).sum() - of_noise.sum() - np.trace(of_noise))
         error = 2.0 * math.sqrt(float((of_noise**2).sum()))
         whole = c**2 * together
-        square = drawn_misses(missed / whole, error / whole, self.K, generator)
+        square = draws.drawn_misses(missed / whole, error / whole, self.K, generator)
         unit = size[:, :, None] * size[:, None, :]
         kept = unit**2 * square / (unit**2 * square + t**2)
         Y, at = left.transpose(0, 2, 1) @ N @ left, np.arange(D)
@@ -188,8 +186,7 @@ class Posterior:
         How far that moves and spreads logits is drawn, as released and as normal rows tell.
         """
         tilted, N, K = partial(self.update.tilted, self.state), own.slope, self.K
-        u, _, (m, v) = self.update.direction(self.state)
-        assert N is not None
+        u, _, m, v = self.update.lean(self.state)
         c = self._share(own, tilted() @ self.gram @ tilted().T, t)
         told, square, one = c * (m or 1e-9), float(u @ u), np.ones(1)
         noise = t * math.sqrt(square / 2.0) / abs(told) + 1e-9  # effects of 0 have no direction
@@ -203,7 +200,6 @@ class Posterior:
 
     def _share(self, own: Along, M: np.ndarray, t: float) -> float:
         """Mean slope over that of Σ w z zᵀ: as released, and as the logits of normal rows tell."""
-        assert own.slope is not None
         trace = max(float(np.trace(M)), 1e-3)
         told, error = own.mean_slope, math.sqrt(2.0 * len(M)) * t / trace
         known = (SLOPE_ERROR * told) ** 2 / (error**2 + (SLOPE_ERROR * told) ** 2)
@@ -251,17 +247,18 @@ class Posterior:
         factor[:, at] = np.minimum(1.0, drawn * np.sqrt(slope / believed))
         return back @ (H * factor[:, :, None] * factor[:, None, :]) @ back.T, spread
 
-    def _curved(self, own: Along, H: np.ndarray, slope: float) -> tuple[Along, np.ndarray]:
+    def _curved(self, k: int, own: Along, H: np.ndarray, slope: float) -> tuple[Along, np.ndarray]:
         """Draw slopes along θ, as released and as the logits of normal rows tell.
 
         Where effects are strong they are far below the others: outcomes far out are sure.
         """
         u, d = own.queries[-1].copy(), self.config.n_features
-        if own.curved >= STRAIGHT or not u[:d].any():  # effects of 0 have no direction
-            return own, H
-        assert own.slope is not None
         u[d:] = -self.update._means(self.state) @ u[:d]
-        told = own.curved * slope * max(float(u @ self.gram @ u), 1e-9)
+        normal = u @ self.update.normal_slope(self.state, [k]) @ u / self.n
+        curved = normal / max(own.mean_slope * float(u @ self.state.likely @ u), 1e-300)
+        if curved >= STRAIGHT or not u[:d].any():  # effects of 0 have no direction
+            return own, H
+        told = curved * slope * max(float(u @ self.gram @ u), 1e-9)
         seen, noise = float(u @ own.slope @ u), self.update.noise("slope") / self.n
         t = noise * self.update.slope_unit(self.state) / math.sqrt(2.0) * float(u @ u)
         one = np.ones(1)
@@ -300,7 +297,7 @@ def sampled(P: np.ndarray, b: np.ndarray, prior: Prior, generator: Any) -> Draws
     means, covariances, scales = [], [], []
     for sweep in range(SWEEPS):
         precision = prior.precision(D)
-        half = inverse_root(P + precision)
+        half = draws.inverse_root(P + precision)
         both = np.stack(
             [(half @ b[:, :, None])[:, :, 0], generator.standard_normal((K, D))], axis=1
         )

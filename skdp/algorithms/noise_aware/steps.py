@@ -15,20 +15,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from skdp.algorithms.gaussian_posterior import GaussianPosterior
-from skdp.algorithms.noise_aware import matrices
+from skdp.algorithms.noise_aware import draws, matrices, numbers
 from skdp.algorithms.noise_aware.columns import Columns
 from skdp.algorithms.noise_aware.counts import Counts
-from skdp.algorithms.noise_aware.draws import FACTORS, MODEL_ERROR, Along, inverse_root
+from skdp.algorithms.noise_aware.draws import FACTORS, MODEL_ERROR, Along
 from skdp.algorithms.noise_aware.families import Usual
-from skdp.algorithms.noise_aware.numbers import (
-    FASTEST,
-    USUAL_CUT,
-    USUAL_SQUARE,
-    WIDEST,
-    inside,
-    mean_square,
-    told_scale,
-)
 from skdp.algorithms.noise_aware.posterior import Posterior
 from skdp.algorithms.noise_aware.prior import DEGREES, INTERCEPT
 from skdp.algorithms.parts.binned_rows import BinnedRows
@@ -45,6 +36,8 @@ ROUNDS, PRIOR = 3, 2.0  # of the scales of effects on the way, and columns that 
 LEAST_SLOPE = 0.01  # of logits, on the way
 SLOWEST = 0.25  # part of a step that is taken, where the last ones went too far
 FARTHEST = 2.0  # deviations of the logits that a step goes at most
+TOGETHER = 1000  # parameters of several classes whose steps are found together
+MANY = 100  # classes of whose logits slopes are taken not to depend on the way
 POINTS = 400  # that stand in for the logits of normal rows, of several classes
 
 
@@ -55,20 +48,20 @@ class State(NamedTuple):
     unit: float = 1.0  # of targets
     unit_found: bool = True
     offset: tuple[float, float] = (0.0, 0.0)  # mean and variance of what is added to logits
-    gram: np.ndarray | None = None
-    drawn: tuple[np.ndarray, np.ndarray] | None = None  # axes and eigenvalues of draws of G
-    likely: np.ndarray | None = None  # their mean
+    gram: Any = None  # (D, D)
+    drawn: Any = None  # axes and eigenvalues of draws of G
+    likely: Any = None  # their mean, (D, D)
     queries: tuple[np.ndarray, ...] = ()
     usuals: tuple[Usual, ...] = ()  # at these
     scores: tuple[np.ndarray, ...] = ()
     units: tuple[float, ...] = ()  # by which what was released was multiplied to be a score
-    cut: float = WIDEST  # c
+    cut: float = numbers.WIDEST  # c
     hidden: float = 0.0  # variance, of each entry of a score, of what it hides
     squares: tuple[tuple[float, float], ...] = ()  # means of ψ², and c
     scales: tuple[float, ...] = ()  # of residuals
     slopes: np.ndarray | None = None  # of each contrast, (k, D, D)
     scatter: np.ndarray | None = None  # Σ s sᵀ/n
-    walk: np.ndarray | None = None  # precisions of effects on the way, (d,)
+    walk: Any = None  # precisions of effects on the way, (d,)
     tau2: float = 0.0  # that they share
     step: np.ndarray | float = 0.0  # the last one, (K, D)
     part: float = 1.0  # of it that was taken
@@ -117,7 +110,7 @@ class Update:
         if kind == "magnitude":
             found, given = unit_of(noisy, self.noise(kind)), self.config.residual_clip
             unit = found or 1.0
-            cut = given / unit if given else WIDEST
+            cut = given / unit if given else numbers.WIDEST
             return state._replace(unit=unit, unit_found=found is not None, cut=cut)
         if kind == "gram":
             self._count(float(noisy[-1]))
@@ -145,7 +138,7 @@ class Update:
         """What released slopes are multiplied by to be those of scores."""
         family = self.family(state)
         if family.extra:
-            return 1.0 / inside(state.scales[-1] / state.cut)
+            return 1.0 / numbers.inside(state.scales[-1] / state.cut)
         return family.slopes[1] if isinstance(family, Counts) else 1.0
 
     def _counted(self, state: State, noisy: np.ndarray) -> State:
@@ -181,14 +174,14 @@ class Update:
         shape, unit, scales, cut = state.theta.shape, 1.0, state.scales, state.cut
         if self.config.family.extra:
             noisy, last = noisy.ravel()[:-1], noisy.ravel()[-1]
-            square = last / (self.config.clip_norm / 2.0 * self.n) + USUAL_SQUARE
+            square = last / (self.config.clip_norm / 2.0 * self.n) + numbers.USUAL_SQUARE
             state = state._replace(squares=(*state.squares, (square, cut)))
             scale, _ = self.scale(state, (len(state.squares) + 1) // 2)
-            unit, scales = cut / inside(scale / cut), (*scales, scale)
-            slow, fast = FASTEST
+            unit, scales = cut / numbers.inside(scale / cut), (*scales, scale)
+            slow, fast = numbers.FASTEST
             if not self.config.residual_clip:
-                usual = USUAL_CUT * math.sqrt(max(1.0, self.config.wider))
-                cut = min(cut * min(max(usual * scale / cut, slow), fast), WIDEST)
+                usual = numbers.USUAL_CUT * math.sqrt(max(1.0, self.config.wider))
+                cut = min(cut * min(max(usual * scale / cut, slow), fast), numbers.WIDEST)
         return state._replace(
             queries=(*state.queries, state.theta),
             usuals=(*state.usuals, self.usual(state)),
@@ -202,61 +195,67 @@ class Update:
         squares, cuts = np.array(state.squares[-use:]).T
         noise = self.noise("score") / (self.config.clip_norm / 2.0 * self.n)
         sampling = 0.5 * self.config.of_person / math.sqrt(self.n)
-        return told_scale(squares, cuts, math.hypot(noise, sampling), sampling)
+        return numbers.told_scale(squares, cuts, math.hypot(noise, sampling), sampling)
 
     def usual(self, state: State) -> Usual:
         """Mean slopes of the scores of normal rows, of the usual norm, at θ."""
-        assert state.likely is not None
         family, d, theta = self.family(state), self.config.n_features, state.theta
         means, own = self._means(state), theta[:, :d]
         covariance = own @ (state.likely[:d, :d] - np.outer(means, means)) @ own.T + state.offset[1]
-        centre = own @ means
-        centre = centre + (theta[:, d] if self.config.fit_intercept else state.offset[0])
-        if self.config.n_outputs == 1:
-            x = np.linspace(-4.0, 4.0, 41)
-            logits = centre + np.sqrt(np.maximum(covariance, 0.0)) * x[:, None]
-            p = np.exp(-(x**2) / 2)
-        else:
-            values, axes = np.linalg.eigh(covariance)
-            root = axes * np.sqrt(np.maximum(values, 0.0))
-            normals = np.random.default_rng(0).standard_normal((POINTS, len(theta)))
-            logits, p = centre + normals @ root.T, np.ones(POINTS)
-        norms = np.full(len(logits), self.config.usual_norm)
-        w = self.config.cut.weights(norms, family.largest(logits))
-        return family.usual(logits, p / p.sum(), w)
+        centre = own @ means + (theta[:, d] if self.config.fit_intercept else state.offset[0])
+        values, axes = np.linalg.eigh(covariance)
+        size = np.sqrt(np.maximum(values, 0.0))
+        x = np.linspace(-4.0, 4.0, 41)[:, None]
+        p = np.exp(-(x[:, 0] ** 2) / 2)
+        if self.config.n_outputs > 1:
+            x, p = np.random.default_rng(0).standard_normal((POINTS, len(theta))), np.ones(POINTS)
+        if 1 < self.config.n_outputs <= MANY:
+            x = np.linalg.qr(x - x.mean(axis=0))[0] * math.sqrt(POINTS)
+        logits = centre + x @ (axes * size).T
+        w = self.config.cut.weights(np.array(self.config.usual_norm), family.largest(logits))
+        told = (size >= min(1e-6, size.max())) & (len(theta) <= MANY)
+        usual = family.usual(logits, p / p.sum(), w, x[:, told])
+        return usual._replace(inverse=(axes / np.maximum(size, 1e-6))[:, told].T)
 
     def _means(self, state: State) -> np.ndarray:
         """Means of columns (d,): 0 of those that are standardised."""
-        assert state.likely is not None
         d, G = self.config.n_features, state.likely
         if self.config.design.standardised or not self.config.fit_intercept:
             return np.zeros(d)
         return G[:d, d] / math.sqrt(max(G[d, d], 1e-9))
 
+    def standard(self, state: State) -> tuple[np.ndarray, np.ndarray]:
+        """Effects (q, d) of the coordinates x of θz, and B = E z (x, 1)ᵀ of normal rows."""
+        d, means = self.config.n_features, self._means(state)
+        effects = state.usuals[-1].inverse @ state.theta[:, :d]
+        B = np.ones((self.config.n_columns, len(effects) + 1))
+        B[:d, -1], B[d:, :-1] = means, 0.0
+        B[:d, :-1] = (state.likely[:d, :d] - np.outer(means, means)) @ effects.T
+        return effects, B
+
+    def lean(self, state: State) -> tuple[np.ndarray, np.ndarray, float, float]:
+        """Return u (D,), of which uz are standardised logits, cov(z, uz), and mean and variance.
+
+        The latter of uz where rows count by their slopes: those of high rates for more.
+        """
+        (effects, B), M = self.standard(state), state.usuals[-1].moments([0])[0, 0]
+        u = np.append(effects[0], -effects[0] @ B[: effects.shape[1], -1:])[: len(B)]
+        root = math.sqrt(max(float(u @ B[:, 0]), 1e-12))  # below 1 where exposures vary
+        m = float(M[0, -1] / M[-1, -1]) * self.config.fit_intercept
+        v = 1.0 + root**2 * (float(M[0, 0] / M[-1, -1]) - m**2 - 1.0)
+        return u / root, B[:, 0] / root, root * m, max(v, LEAST_SLOPE)
+
     def tilted(self, state: State, shift: Any = 1.0, spread: Any = 1.0) -> np.ndarray:
         """T (..., D, D) where slopes are the mean slope times T G Tᵀ, of normal rows at θ.
 
-        Rows of high rates count for more: as if all rows were moved along cov(z, θz), so that their
-        logits have the mean and variance, times factors, that normal rows have by their slopes.
+        As if all rows were moved along cov(z, θz), so that their logits have the mean and variance
+        of `lean`, times factors.
         """
-        u, g, (m, v) = self.direction(state)
+        u, g, m, v = self.lean(state)
         one = np.eye(len(u))
         moved = np.multiply.outer(np.sqrt(spread * v) - 1.0, u)
         moved = moved + np.multiply.outer(shift * m, one[self.config.n_features :].sum(axis=0))
         return one + g[:, None] * moved[..., None, :]
-
-    def direction(self, state: State) -> tuple[np.ndarray, np.ndarray, tuple[float, float]]:
-        """Return u (D,), of which uz are standardised logits, cov(z, uz), and the tilt of uz."""
-        assert state.likely is not None
-        d, means, u = self.config.n_features, self._means(state), state.queries[-1][0].copy()
-        u[d:] = -means @ u[:d]
-        g = np.append(state.likely[:d, :d] @ u[:d] - means * (means @ u[:d]), 0.0 * u[d:])
-        square, (m, v) = max(float(u @ g), 1e-12), state.usuals[-1].tilt
-        part = square / (square + state.offset[1])  # of the variance of logits
-        m, v = math.sqrt(part) * m, 1.0 + part * (v - 1.0)
-        if not self.config.fit_intercept:
-            m, v = 0.0, v + m**2
-        return u / math.sqrt(square), g / math.sqrt(square), (m, max(v, LEAST_SLOPE))
 
     def along(self, state: State) -> list[Along]:
         """What the state says along each contrast.
@@ -285,16 +284,12 @@ class Update:
         for k in range(U.shape[1]):
             slope, sampling = float(usual.slopes[k]), float(usual.variances[k] / usual.slopes[k])
             if self.config.family.extra:
-                square = mean_square(np.array(state.scales[-1] / state.cut))
+                square = numbers.mean_square(np.array(state.scales[-1] / state.cut))
                 sampling *= float(square) * state.units[-1] ** 2
             sampling *= self.config.of_person**2  # as if the rows of a person were alike
+            own = plain[:, k], bent[:, k], scores[:, k], units, slope, sampling
             told = None if state.slopes is None else state.slopes[k]
-            found.append(
-                Along(
-                    plain[:, k], bent[:, k], scores[:, k], units,
-                    slope, sampling, float(usual.along[k]), told, state.hidden,
-                )
-            )  # fmt: skip
+            found.append(Along(*own, told, state.hidden))
         return found
 
     def _next(self, state: State) -> State:
@@ -302,29 +297,19 @@ class Update:
 
         Scales of effects are the likeliest (expectation-maximisation), the same for all contrasts.
         """
-        assert state.likely is not None
-        usual, G, D = state.usuals[-1], state.likely, self.config.n_columns
-        told, d = [], self.config.n_features
+        usual, G, d = state.usuals[-1], state.likely, self.config.n_features
         unit = (WALK * (state.scales[-1] if state.scales else 1.0) / self.config.design.usual) ** 2
-        for own in self.along(state):
-            H = self.n * max(own.mean_slope, LEAST_SLOPE) * G
-            if not self.config.family.saturates:
-                T = self.tilted(state)
-                H = T @ H @ T.T
-            if self.config.family.bends:
-                factor = self.on_the_way(own, H)
-                H = H * factor[:, None] * factor
-            told.append(own.measured(H[None], self.noise("score"), self.n))
-        P, b = (np.concatenate(each) for each in zip(*told, strict=True))
-        at, theta, tau2 = np.arange(D), np.zeros(b.shape), state.tau2 or unit
+        told = [self.told(state, at) for at in self.groups(state)]
+        tau2 = state.tau2 or unit
         walk = np.full(d, 1.0 / tau2) if state.walk is None else state.walk
         for _ in range(ROUNDS):
-            precision = P.copy()
-            precision[:, at, at] += np.append(walk, [INTERCEPT**-2] * (D - d))
-            half = inverse_root(precision)
-            theta = (b[:, None] @ half.transpose(0, 2, 1) @ half)[:, 0]
-            squares = theta[:, :d] ** 2 + np.sum(half[:, :, :d] ** 2, axis=1)
-            walk, tau2 = _likely(squares, tau2, unit)
+            own, found = np.append(walk, [INTERCEPT**-2] * self.config.fit_intercept), []
+            for P, b in told:
+                half = draws.inverse_root(P + np.diag(np.tile(own, b.size // own.size)))[0]
+                both = np.stack([half.T @ (half @ b[0]), np.sum(half**2, axis=0)])
+                found.append(both.reshape(2, -1, own.size))
+            theta, variances = np.concatenate(found, axis=1)
+            walk, tau2 = _likely(theta[:, :d] ** 2 + variances[:, :d], tau2, unit)
         step = theta - usual.basis.T @ state.theta
         length = np.sqrt(np.maximum(np.einsum("ki,ij,kj->k", step, G, step), 0.0))
         step = usual.basis @ (step * np.minimum(1.0, FARTHEST / np.maximum(length, 1e-9))[:, None])
@@ -332,6 +317,48 @@ class Update:
         part = max(SLOWEST, state.part / 2.0) if turned else min(1.0, state.part * 2.0)
         new = state.theta + part * step
         return state._replace(theta=new, walk=walk, tau2=tau2, step=step, part=part)
+
+    def groups(self, state: State) -> list[list[int]]:
+        """Contrasts whose slopes are found together: all, or each alone where these are many."""
+        k, D = self.config.n_told, self.config.n_columns
+        alone = k * max(D, len(state.usuals[-1].inverse) + 1) > TOGETHER
+        return np.arange(k).reshape(-1, 1 if alone else k).tolist()
+
+    def told(self, state: State, at: list[int], between: float = 1.0) -> Any:
+        """Precision (1, kD, kD), and its product with the mean, of one likely slope of contrasts.
+
+        Slopes between different contrasts count so many times.
+        """
+        each, D = self.along(state), self.config.n_columns
+        H = self.likely_slope(state, own := draws.stacked([each[k] for k in at]), at)
+        if self.config.family.bends:
+            factor = self.on_the_way(own, H)
+            H = H * factor[:, None] * factor
+        H = H * np.kron(np.where(np.eye(len(at)), 1.0, between), np.ones((D, D)))
+        return own.measured(H[None], self.noise("score"), self.n)
+
+    def likely_slope(self, state: State, own: Along, at: list[int]) -> np.ndarray:
+        """Slope of scores along contrasts, stacked, for the way, (kD, kD).
+
+        That of normal rows; of classes the mean one, of all directions, and a share of what it
+        lacks to that of normal rows, as scores tell it.
+        """
+        H, mean = self.normal_slope(state, at), state.usuals[-1].slopes[at]
+        if not (self.config.family.saturates and self.config.family.bends):
+            return H
+        usual = np.kron(np.diag(self.n * np.maximum(mean, LEAST_SLOPE)), state.likely)
+        moved, seen = own.queries - own.queries[-1], own.scores - own.scores[-1]
+        noise, model = self.noise("score") * own.units[:, None], MODEL_ERROR * moved @ usual
+        part = draws.share(moved @ (usual - H), seen + moved @ usual, 2.0 * noise**2 + model**2)
+        return usual + part * (H - usual)
+
+    def normal_slope(self, state: State, at: list[int]) -> np.ndarray:
+        """Slope of the scores of normal rows at θ, along contrasts, stacked, (kD, kD)."""
+        usual, (_, B) = state.usuals[-1], self.standard(state)
+        H = (M := usual.moments(at))[:, :, -1:, -1:] * (state.likely - B @ B.T) + B @ M @ B.T
+        least = np.sqrt(self.n * np.maximum(1.0, LEAST_SLOPE / usual.slopes[at]))
+        H *= np.outer(least, least)[:, :, None, None]
+        return H.transpose(0, 2, 1, 3).reshape(len(at) * len(B), -1)
 
     def on_the_way(self, own: Along, H: np.ndarray) -> np.ndarray:
         """Factors of the slopes of columns (D,), as scores have told on the way of the queries.
