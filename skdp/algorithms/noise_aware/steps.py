@@ -3,7 +3,8 @@
 θ_t is the posterior's mean given the scores so far and one likely slope. Effects have Student's
 tails of the likeliest scale, which starts small: a run of which the noise hides the effects stays
 where slopes are steep. Several outputs are looked at along orthonormal contrasts, in which the mean
-slope is diagonal: each is then a problem of one output. In full: docs/method.md §4.2, §4.8.
+slope is diagonal; slopes along θ are not, and steps are of all together, unless these are many. In
+full: docs/method.md §4.2, §4.8.
 """
 
 from __future__ import annotations
