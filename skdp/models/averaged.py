@@ -45,7 +45,8 @@ def mean_softmax(mean: np.ndarray, covariance: np.ndarray) -> np.ndarray:
     """E softmax(z) for z ~ N(mean, covariance), (n, K), of means (n, K) and covariances (n, K, K).
 
     By the second order of its Taylor series where the trace of the covariance is little, and else
-    over 256 antithetic pairs of quasi-random normal points, the same ones for every row.
+    over 256 antithetic pairs of quasi-random normal points, more of more than 128 classes, the same
+    ones for every row.
     """
     averages = np.empty_like(mean)
     for start in range(0, len(mean), _AT_ONCE):
@@ -122,6 +123,7 @@ def _quadrature(n_nodes: int) -> tuple[np.ndarray, np.ndarray]:
 def normal_points(size: int, n_pairs: int) -> np.ndarray:
     """Quasi-random points of N(0, I) and their negatives, (2 n_pairs, size); covariance exact."""
     sobol: Any = qmc.Sobol  # whose seed has another name from one SciPy to the next
+    n_pairs = max(n_pairs, 1 << (2 * size - 1).bit_length())  # more than there are directions
     half = norm.ppf(sobol(size, scramble=True, seed=0).random(n_pairs))
     points = np.concatenate([half, -half])
     return points @ np.linalg.inv(np.linalg.cholesky(points.T @ points / len(points))).T

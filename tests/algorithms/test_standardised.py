@@ -977,8 +977,8 @@ def test_slopes_on_the_way_are_those_of_normal_rows_of_all_classes_together(monk
         found = update.likely_slope(state, own._replace(scores=-own.queries @ slope), [0, 1])
         np.testing.assert_allclose(found, mean + share * lacks, atol=0.02 * np.abs(lacks).max())
     # Covariances are those of both contrasts together.
-    walk = np.kron(np.eye(2), np.diag([*update._next(state).walk, prior_of_effects.INTERCEPT**-2]))
-    apart, both = (np.linalg.inv(update.told(state, [0, 1], of)[0][0] + walk) for of in (0.0, 1.0))
+    W = np.kron(np.eye(2), np.diag([*update._next(state).walk, prior_of_effects.INTERCEPT**-2]))
+    apart, both = (np.linalg.inv(update.told(state, own, [0, 1], of)[0][0] + W) for of in (0, 1))
     assert np.abs(apart[:3, 3:]).max() < 1e-9 < 1e-3 < np.abs(both[:3, 3:]).max()
     A = _posterior(update, state, G, 1)._between()
     np.testing.assert_allclose(A @ apart @ A.T, both, rtol=1e-6, atol=1e-9)

@@ -95,11 +95,9 @@ def usual_of_one(family: Any, logits: Any, p: np.ndarray, w: np.ndarray, x: Any)
     slope, variance, value = (
         of(logits) for of in (family.slope_at, family.variance_at, family.value_at)
     )
-    means = (np.maximum([p @ a], 1e-9) for a in (w * slope, w**2 * variance, slope))
-    slopes, variances, matrix = means
+    s, v, matrix = (np.maximum([p @ a], 1e-9) for a in (w * slope, w**2 * variance, slope))
     moments = partial(_moments, _ONE, _ONE, x, p * np.maximum(w * slope, 1e-300))
-    told = slopes, variances, float(p @ w), p @ value[:, None], matrix[:, None]
-    return Usual(_ONE, *told, moments)
+    return Usual(_ONE, s, v, float(p @ w), p @ value[:, None], matrix[:, None], moments)
 
 
 # --- two classes ----------------------------------------------------------------------------------

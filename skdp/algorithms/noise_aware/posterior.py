@@ -7,8 +7,9 @@ Of a drawn slope H, each g̃_t moved to the last θ_T by it is a measurement
 of which the sampling is one for all, and κ is 1 for classes; a step that went far counts for less.
 Draws of slopes, the prior, the Gibbs sampler given slopes, and what becomes of its draws are in
 docs/method.md §4.3–4.6. Contrasts of several outputs are drawn each by itself; their covariances
-know of the slopes between them (§4.8). *Without standardised columns* predictions take columns to spread alike; the covariance
-does not. *Robust* posteriors have a draw of Σ s sᵀ in the place of κH: the sandwich.
+know of the slopes between them (§4.8). *Without standardised columns* predictions take columns to
+spread alike; the covariance does not. *Robust* posteriors have a draw of Σ s sᵀ in the place of κH:
+the sandwich.
 """
 
 from __future__ import annotations
@@ -82,7 +83,8 @@ class Posterior:
         if len(at) == 1:
             return np.eye(self.config.n_told * len(self.gram))
         prior = np.append(update._next(state).walk, [INTERCEPT**-2] * self.config.fit_intercept)
-        found = (update.told(state, at, between)[0][0] for between in (0.0, 1.0))
+        own = draws.stacked(update.along(state))
+        found = (update.told(state, own, at, between)[0][0] for between in (0.0, 1.0))
         apart, together = (P + np.diag(np.tile(prior, len(at))) for P in found)
         ratio, axes = eigh(apart, together)
         return (axes * np.sqrt(ratio)) @ axes.T @ together
@@ -113,9 +115,8 @@ class Posterior:
             told = own.measured(self.n * H, self.update.noise("score"), self.n, scatter)
             drawn = sampled(*told, prior, self.generator)
             point = point or drawn.point(H)
-        mean, of_logits = point
-        covariance, of_logits = ((S + S.T) / 2.0 for S in (drawn.about(mean), of_logits))
-        return Law(mean, covariance, of_logits, drawn.scales)
+        both = ((S + S.T) / 2.0 for S in (drawn.about(point[0]), point[1]))
+        return Law._make((point[0], *both, drawn.scales))
 
     def _with_scale(self, moments: Any, scales: np.ndarray) -> RegressionPosterior:
         """The posterior of (θ, ln σ), σ by the ψ² of the last third of the steps."""

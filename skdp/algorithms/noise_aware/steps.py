@@ -300,7 +300,8 @@ class Update:
         """
         usual, G, d = state.usuals[-1], state.likely, self.config.n_features
         unit = (WALK * (state.scales[-1] if state.scales else 1.0) / self.config.design.usual) ** 2
-        told = [self.told(state, at) for at in self.groups(state)]
+        each, groups = self.along(state), self.groups(state)
+        told = [self.told(state, draws.stacked([each[k] for k in at]), at) for at in groups]
         tau2 = state.tau2 or unit
         walk = np.full(d, 1.0 / tau2) if state.walk is None else state.walk
         for _ in range(ROUNDS):
@@ -321,17 +322,16 @@ class Update:
 
     def groups(self, state: State) -> list[list[int]]:
         """Contrasts whose slopes are found together: all, or each alone where these are many."""
-        k, D = self.config.n_told, self.config.n_columns
-        alone = k * max(D, len(state.usuals[-1].inverse) + 1) > TOGETHER
+        k, D, q = self.config.n_told, self.config.n_columns, len(state.usuals[-1].inverse)
+        alone = not q or k * max(D, q + 1) > TOGETHER  # without coordinates all are apart
         return np.arange(k).reshape(-1, 1 if alone else k).tolist()
 
-    def told(self, state: State, at: list[int], between: float = 1.0) -> Any:
+    def told(self, state: State, own: Along, at: list[int], between: float = 1.0) -> Any:
         """Precision (1, kD, kD), and its product with the mean, of one likely slope of contrasts.
 
         Slopes between different contrasts count so many times.
         """
-        each, D = self.along(state), self.config.n_columns
-        H = self.likely_slope(state, own := draws.stacked([each[k] for k in at]), at)
+        D, H = self.config.n_columns, self.likely_slope(state, own, at)
         if self.config.family.bends:
             factor = self.on_the_way(own, H)
             H = H * factor[:, None] * factor
