@@ -1267,11 +1267,11 @@ SECTIONS = {
 -np.flatnonzero(hidden)
 +np.flatnonzero(hidden)[:0]
 @@ Posterior.found: classes are independent
--np.outer(u, u)
-+np.diag(u * u)
+-back @ C @ back.T
++np.diag(np.diag(back @ C @ back.T))
 @@ Posterior._curved: effects of 0 have a direction
--not u[:d].any()
-+False
+-u @ N @ u + 1e-12
++u @ N @ u
 @@ Posterior._between: contrasts are independent
 -len(at) == 1
 +True

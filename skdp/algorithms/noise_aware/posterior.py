@@ -255,9 +255,9 @@ class Posterior:
         """
         u, d = own.queries[-1].copy(), self.config.n_features
         u[d:] = -self.update._means(self.state) @ u[:d]
-        normal = u @ self.update.normal_slope(self.state, [k]) @ u / self.n
-        curved = normal / max(own.mean_slope * float(u @ self.state.likely @ u), 1e-300)
-        if curved >= STRAIGHT or not u[:d].any():  # effects of 0 have no direction
+        N = self.update.normal_slope(self.state, [k]) / (self.n * own.mean_slope)
+        curved = max((u @ N @ u + 1e-12) / (u @ self.state.likely @ u + 1e-12), 1e-9)
+        if curved >= STRAIGHT:  # as it is of effects of 0, which have no direction
             return own, H
         told = curved * slope * max(float(u @ self.gram @ u), 1e-9)
         seen, noise = float(u @ own.slope @ u), self.update.noise("slope") / self.n

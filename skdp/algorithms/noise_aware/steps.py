@@ -344,7 +344,9 @@ class Update:
         That of normal rows; of classes the mean one, of all directions, and a share of what it
         lacks to that of normal rows, as scores tell it.
         """
-        H, mean = self.normal_slope(state, at), state.usuals[-1].slopes[at]
+        mean, D = state.usuals[-1].slopes[at], self.config.n_columns
+        least = np.repeat(np.sqrt(np.maximum(1.0, LEAST_SLOPE / mean)), D)
+        H = self.normal_slope(state, at) * least[:, None] * least
         if not (self.config.family.saturates and self.config.family.bends):
             return H
         usual = np.kron(np.diag(self.n * np.maximum(mean, LEAST_SLOPE)), state.likely)
@@ -357,9 +359,7 @@ class Update:
         """Slope of the scores of normal rows at θ, along contrasts, stacked, (kD, kD)."""
         usual, (_, B) = state.usuals[-1], self.standard(state)
         H = (M := usual.moments(at))[:, :, -1:, -1:] * (state.likely - B @ B.T) + B @ M @ B.T
-        least = np.sqrt(self.n * np.maximum(1.0, LEAST_SLOPE / usual.slopes[at]))
-        H *= np.outer(least, least)[:, :, None, None]
-        return H.transpose(0, 2, 1, 3).reshape(len(at) * len(B), -1)
+        return self.n * H.transpose(0, 2, 1, 3).reshape(len(at) * len(B), -1)
 
     def on_the_way(self, own: Along, H: np.ndarray) -> np.ndarray:
         """Factors of the slopes of columns (D,), as scores have told on the way of the queries.
