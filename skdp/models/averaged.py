@@ -45,8 +45,8 @@ def mean_softmax(mean: np.ndarray, covariance: np.ndarray) -> np.ndarray:
     """E softmax(z) for z ~ N(mean, covariance), (n, K), of means (n, K) and covariances (n, K, K).
 
     By the second order of its Taylor series where the trace of the covariance is little, and else
-    over 256 antithetic pairs of quasi-random normal points, more of more than 128 classes, the same
-    ones for every row.
+    over 256 antithetic pairs of quasi-random normal points (more beyond 128 classes), the same ones
+    for every row.
     """
     averages = np.empty_like(mean)
     for start in range(0, len(mean), _AT_ONCE):

@@ -46,9 +46,10 @@ def test_separable_classes(epsilon, prior_scale, n_classes):
 @pytest.mark.thorough
 @bundled("epsilon", [0.1, 10.0, 1e4])
 @bundled("largest_count", [1e-3, 1.0, 5.0, 1e5])
-def test_counts_that_are_all_cut(epsilon, largest_count):
-    model = DPVariationalPoissonRegression(epsilon, largest_count=largest_count, n_samples=600)
-    model.fit(X, np.full(600, 1e6))
+@bundled("bounds", [None, (-1, 1)])
+def test_counts_that_are_all_cut(epsilon, largest_count, bounds):
+    facts = {"largest_count": largest_count, "bounds": bounds, "n_samples": 600}
+    model = DPVariationalPoissonRegression(epsilon, **facts).fit(X, np.full(600, 1e6))
     assert_proper(model)
     assert np.isfinite(model.predict(X)).all()
 

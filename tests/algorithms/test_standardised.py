@@ -161,15 +161,13 @@ def test_no_person_moves_a_sum_by_more_than_is_declared(name, rows, seed):
     np.testing.assert_allclose(np.ravel(over(theta, given_rows)), terms.sum(axis=0), atol=1e-9)
 
 
-def test_the_bound_on_moments_is_reached():
-    one, theta = SUMS["moments"]
-    term = one.records(theta, batch([[1.0, 5.0, 1.0]], [0.0]))
-    assert np.linalg.norm(term) == pytest.approx(one.record_bound)
-
-
-def test_the_bound_on_scores_of_numbers_is_reached():
-    one, theta = SUMS["scores of numbers"]
-    term = one.records(theta, batch([[0.7, 0.0, 0.0]], [50.0]))
+@pytest.mark.parametrize(
+    ("name", "row", "target"),
+    [("moments", [1.0, 5.0, 1.0], 0.0), ("scores of numbers", [0.7, 0.0, 0.0], 50.0)],
+)
+def test_the_bound_is_reached(name, row, target):
+    one, theta = SUMS[name]
+    term = one.records(theta, batch([row], [target]))
     assert np.linalg.norm(term) == pytest.approx(one.record_bound)
 
 
@@ -958,8 +956,7 @@ def test_slopes_of_counts_are_those_of_rows_with_high_rates():
 
 def test_slopes_on_the_way_are_those_of_normal_rows_of_all_classes_together(monkeypatch):
     monkeypatch.setattr(steps, "POINTS", 40_000)
-    update = _update(Softmax(classification_likelihood(3)), clip_norm=1e3)
-    G, z = _normal_rows()
+    update, (G, z) = _update(Softmax(classification_likelihood(3)), clip_norm=1e3), _normal_rows()
     update.noise = lambda kind: 1e-3
     theta = np.array([[1.2, 0.3, 2.0], [-0.4, 0.6, -1.0], [-0.8, -0.9, -1.0]])
     queries = tuple(size * theta for size in (0.0, 0.3, 0.6, 0.8, 1.0))
@@ -980,8 +977,11 @@ def test_slopes_on_the_way_are_those_of_normal_rows_of_all_classes_together(monk
     W = np.kron(np.eye(2), np.diag([*update._next(state).walk, prior_of_effects.INTERCEPT**-2]))
     apart, both = (np.linalg.inv(update.told(state, own, [0, 1], of)[0][0] + W) for of in (0, 1))
     assert np.abs(apart[:3, 3:]).max() < 1e-9 < 1e-3 < np.abs(both[:3, 3:]).max()
-    A = _posterior(update, state, G, 1)._between()
+    A = (one := _posterior(update, state, G, 1))._between()
     np.testing.assert_allclose(A @ apart @ A.T, both, rtol=1e-6, atol=1e-9)
+    one._law = lambda k, own: posterior.Law(0 * G[0], (k + 1) * G, G, np.ones((2, 1)))
+    A = np.kron(U, np.eye(3)) @ A @ np.kron(np.diag([1.0, 2.0]) ** 0.5, np.linalg.cholesky(G))
+    np.testing.assert_allclose(one.found().covariance, A @ A.T, atol=1e-9)
 
 
 def test_intervals_hold_where_counts_grow_fast_along_a_column_or_one_class_is_common():

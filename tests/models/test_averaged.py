@@ -79,12 +79,8 @@ class TestSoftmax:
     @pytest.mark.parametrize(
         ("trace", "most"),
         [
-            (0.001, 1e-7),
-            (0.01, 7e-6),
-            (averaged._LITTLE * (1 - 1e-9), 2e-5),
-            (averaged._LITTLE * (1 + 1e-9), 2e-6),
-            (0.2, 4e-5),
-            (1.0, 4e-4),
+            *[(0.001, 1e-7), (0.01, 7e-6), (averaged._LITTLE * (1 - 1e-9), 2e-5)],
+            *[(averaged._LITTLE * (1 + 1e-9), 2e-6), (0.2, 4e-5), (1.0, 4e-4)],
         ],
     )
     def test_it_is_the_integral_on_both_sides_of_the_threshold(self, trace, most):

@@ -1272,6 +1272,9 @@ SECTIONS = {
 @@ Posterior._curved: effects of 0 have a direction
 -u @ N @ u + 1e-12
 +u @ N @ u
+@@ Posterior.found: slopes between contrasts take covariances back
+-back @ self._between()
++back @ self._between().T
 @@ Posterior._between: contrasts are independent
 -len(at) == 1
 +True

@@ -80,13 +80,16 @@ _ONE = np.ones((1, 1))
 
 
 def _moments(of_class: Any, basis: Any, x: Any, p: np.ndarray, at: list[int]) -> np.ndarray:
-    """E s_kl x xᵀ, of slopes of K classes or, of one, 1, at x = (q coordinates, 1) of shares p."""
+    """E s_kl x xᵀ of contrasts at these places, of shares p of points and x = (coordinates, 1).
+
+    ``of_class``: probabilities (m, K); of one output a 1, and the slopes are in the shares.
+    """
     U, x = basis[:, at], np.column_stack([x, np.ones(len(x))])
-    s = np.einsum("mi,ik,il->mkl", of_class, U, U, optimize=True)
+    s = of_class @ np.einsum("ik,il->ikl", U, U).reshape(len(U), -1)
     if len(basis) > 1:
-        s = s - np.einsum("mk,ml->mkl", of_class @ U, of_class @ U)
+        s = s - np.einsum("mk,ml->mkl", of_class @ U, of_class @ U).reshape(len(s), -1)
     x2 = np.einsum("mi,mj->mij", x, x).reshape(len(x), -1)
-    return ((p * s.T).reshape(-1, len(x)) @ x2).reshape(len(at), len(at), x.shape[1], -1)
+    return ((p * s.T) @ x2).reshape(len(at), len(at), x.shape[1], -1)
 
 
 def usual_of_one(family: Any, logits: Any, p: np.ndarray, w: np.ndarray, x: Any) -> Usual:
@@ -96,7 +99,7 @@ def usual_of_one(family: Any, logits: Any, p: np.ndarray, w: np.ndarray, x: Any)
         of(logits) for of in (family.slope_at, family.variance_at, family.value_at)
     )
     s, v, matrix = (np.maximum([p @ a], 1e-9) for a in (w * slope, w**2 * variance, slope))
-    moments = partial(_moments, _ONE, _ONE, x, p * np.maximum(w * slope, 1e-300))
+    moments = partial(_moments, _ONE, _ONE, x, p * np.maximum(w * slope, 1e-9))
     return Usual(_ONE, s, v, float(p @ w), p @ value[:, None], matrix[:, None], moments)
 
 

@@ -75,14 +75,16 @@ class Posterior:
         return replace(q, short_rows=self._short(), n_found=self._told())
 
     def _between(self) -> np.ndarray:
-        """A where A C Aᵀ is the covariance with slopes between contrasts, C the one without.
+        """A = (C'C⁻¹)^½, where C' is the covariance with slopes between contrasts, and C without.
 
-        The map of optimal transport of both, of one likely slope.
+        Of one likely slope: A C Aᵀ = C', whatever the units of columns.
         """
         update, state, at = self.update, self.state, self.update.groups(self.state)[0]
         if len(at) == 1:
             return np.eye(self.config.n_told * len(self.gram))
-        prior = np.append(update._next(state).walk, [INTERCEPT**-2] * self.config.fit_intercept)
+        given, way = self.config.prior_scale, update._next(state).walk
+        own_prior = np.full_like(way, given**-2) if given else way
+        prior = np.append(own_prior, [INTERCEPT**-2] * self.config.fit_intercept)
         own = draws.stacked(update.along(state))
         found = (update.told(state, own, at, between)[0][0] for between in (0.0, 1.0))
         apart, together = (P + np.diag(np.tile(prior, len(at))) for P in found)

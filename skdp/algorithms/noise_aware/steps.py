@@ -3,8 +3,8 @@
 θ_t is the posterior's mean given the scores so far and one likely slope. Effects have Student's
 tails of the likeliest scale, which starts small: a run of which the noise hides the effects stays
 where slopes are steep. Several outputs are looked at along orthonormal contrasts, in which the mean
-slope is diagonal; slopes along θ are not, and steps are of all together, unless these are many. In
-full: docs/method.md §4.2, §4.8.
+slope is diagonal; slopes along θ are not, and contrasts take steps together, unless they are many.
+In full: docs/method.md §4.2, §4.8.
 """
 
 from __future__ import annotations
@@ -37,8 +37,7 @@ ROUNDS, PRIOR = 3, 2.0  # of the scales of effects on the way, and columns that 
 LEAST_SLOPE = 0.01  # of logits, on the way
 SLOWEST = 0.25  # part of a step that is taken, where the last ones went too far
 FARTHEST = 2.0  # deviations of the logits that a step goes at most
-TOGETHER = 1000  # parameters of several classes whose steps are found together
-MANY = 100  # classes of whose logits slopes are taken not to depend on the way
+MANY, TOGETHER = 100, 1000  # contrasts, and parameters, beyond which contrasts go by themselves
 POINTS = 400  # that stand in for the logits of normal rows, of several classes
 
 
@@ -206,17 +205,16 @@ class Update:
         centre = own @ means + (theta[:, d] if self.config.fit_intercept else state.offset[0])
         values, axes = np.linalg.eigh(covariance)
         size = np.sqrt(np.maximum(values, 0.0))
-        x = np.linspace(-4.0, 4.0, 41)[:, None]
-        p = np.exp(-(x[:, 0] ** 2) / 2)
+        q = max(1, int(np.sum(size >= 1e-6)))
+        axes, size = axes[:, -q:], size[-q:]
+        x, p = (grid := np.linspace(-4.0, 4.0, 41))[:, None], np.exp(-(grid**2) / 2.0)
         if self.config.n_outputs > 1:
-            x, p = np.random.default_rng(0).standard_normal((POINTS, len(theta))), np.ones(POINTS)
-        if 1 < self.config.n_outputs <= MANY:
+            x, p = np.random.default_rng(0).standard_normal((POINTS, len(size))), np.ones(POINTS)
             x = np.linalg.qr(x - x.mean(axis=0))[0] * math.sqrt(POINTS)
         logits = centre + x @ (axes * size).T
         w = self.config.cut.weights(np.array(self.config.usual_norm), family.largest(logits))
-        told = (size >= min(1e-6, size.max())) & (len(theta) <= MANY)
-        usual = family.usual(logits, p / p.sum(), w, x[:, told])
-        return usual._replace(inverse=(axes / np.maximum(size, 1e-6))[:, told].T)
+        usual = family.usual(logits, p / p.sum(), w, x)
+        return usual._replace(inverse=(axes / np.maximum(size, 1e-6)).T)
 
     def _means(self, state: State) -> np.ndarray:
         """Means of columns (d,): 0 of those that are standardised."""
@@ -323,13 +321,13 @@ class Update:
     def groups(self, state: State) -> list[list[int]]:
         """Contrasts whose slopes are found together: all, or each alone where these are many."""
         k, D, q = self.config.n_told, self.config.n_columns, len(state.usuals[-1].inverse)
-        alone = not q or k * max(D, q + 1) > TOGETHER  # without coordinates all are apart
+        alone = k > MANY or k * max(D, q + 1) > TOGETHER
         return np.arange(k).reshape(-1, 1 if alone else k).tolist()
 
     def told(self, state: State, own: Along, at: list[int], between: float = 1.0) -> Any:
         """Precision (1, kD, kD), and its product with the mean, of one likely slope of contrasts.
 
-        Slopes between different contrasts count so many times.
+        ``between`` multiplies slopes between different contrasts: 0 leaves them out.
         """
         D, H = self.config.n_columns, self.likely_slope(state, own, at)
         if self.config.family.bends:
@@ -358,7 +356,8 @@ class Update:
     def normal_slope(self, state: State, at: list[int]) -> np.ndarray:
         """Slope of the scores of normal rows at θ, along contrasts, stacked, (kD, kD)."""
         usual, (_, B) = state.usuals[-1], self.standard(state)
-        H = (M := usual.moments(at))[:, :, -1:, -1:] * (state.likely - B @ B.T) + B @ M @ B.T
+        rest = draws.root((state.likely - B @ B.T)[None], 1.0)[0]  # what the noise left positive
+        H = (M := usual.moments(at))[:, :, -1:, -1:] * rest + B @ M @ B.T
         return self.n * H.transpose(0, 2, 1, 3).reshape(len(at) * len(B), -1)
 
     def on_the_way(self, own: Along, H: np.ndarray) -> np.ndarray:
