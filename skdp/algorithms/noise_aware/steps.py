@@ -225,11 +225,12 @@ class Update:
 
     def standard(self, state: State) -> tuple[np.ndarray, np.ndarray]:
         """Effects (q, d) of the coordinates x of θz, and B = E z (x, 1)ᵀ of normal rows."""
-        d, means = self.config.n_features, self._means(state)
+        d, G = self.config.n_features, state.likely
         effects = state.usuals[-1].inverse @ state.theta[:, :d]
-        B = np.ones((self.config.n_columns, len(effects) + 1))
-        B[:d, -1], B[d:, :-1] = means, 0.0
-        B[:d, :-1] = (state.likely[:d, :d] - np.outer(means, means)) @ effects.T
+        B = np.zeros((len(G), len(effects) + 1))
+        if self.config.fit_intercept:  # so that G - BBᵀ is positive, whatever the noise has left
+            B[:, -1] = G[:, d] / math.sqrt(max(G[d, d], 1e-9))
+        B[:d, :-1] = (G[:d, :d] - np.outer(B[:d, -1], B[:d, -1])) @ effects.T
         return effects, B
 
     def lean(self, state: State) -> tuple[np.ndarray, np.ndarray, float, float]:
@@ -238,7 +239,7 @@ class Update:
         The latter of uz where rows count by their slopes: those of high rates for more.
         """
         (effects, B), M = self.standard(state), state.usuals[-1].moments([0])[0, 0]
-        u = np.append(effects[0], -effects[0] @ B[: effects.shape[1], -1:])[: len(B)]
+        u = np.append(effects[0], -effects[0] @ self._means(state))[: len(B)]
         root = math.sqrt(max(float(u @ B[:, 0]), 1e-12))  # below 1 where exposures vary
         m = float(M[0, -1] / M[-1, -1]) * self.config.fit_intercept
         v = 1.0 + root**2 * (float(M[0, 0] / M[-1, -1]) - m**2 - 1.0)
@@ -356,8 +357,7 @@ class Update:
     def normal_slope(self, state: State, at: list[int]) -> np.ndarray:
         """Slope of the scores of normal rows at θ, along contrasts, stacked, (kD, kD)."""
         usual, (_, B) = state.usuals[-1], self.standard(state)
-        rest = draws.root((state.likely - B @ B.T)[None], 1.0)[0]  # what the noise left positive
-        H = (M := usual.moments(at))[:, :, -1:, -1:] * rest + B @ M @ B.T
+        H = (M := usual.moments(at))[:, :, -1:, -1:] * (state.likely - B @ B.T) + B @ M @ B.T
         return self.n * H.transpose(0, 2, 1, 3).reshape(len(at) * len(B), -1)
 
     def on_the_way(self, own: Along, H: np.ndarray) -> np.ndarray:
