@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import sparse, stats
-from scipy.linalg import sqrtm
+from scipy.linalg import block_diag, sqrtm
 from scipy.special import softmax
 from sklearn.linear_model import LogisticRegression
 
@@ -354,16 +354,12 @@ def of_the_grid(grid, scale, size, generator):
     return generator.choice(grid, size, p=p / p.sum())
 
 
-def from_the_prior(H, spread, mean, P, n_draws=400_000):
+def from_the_prior(H, spread, mean, P, root, n_draws=400_000):
     """Mean and covariance of θ given a normal measurement, by weights of draws of the prior."""
-    generator, d = np.random.default_rng(0), len(mean)
+    p, generator, d = prior_of_effects, np.random.default_rng(0), len(mean)
     values, axes = np.linalg.eigh(H / (np.trace(H) / d))
-    tau = of_the_grid(
-        prior_of_effects._SCALES / d**0.5, prior_of_effects.TAU / d**0.5, n_draws, generator
-    )
-    beta = of_the_grid(
-        prior_of_effects._BETAS / d**0.5, prior_of_effects.BETA / d**0.5, n_draws, generator
-    )
+    laws = (p._SCALES, p.TAU), (p._BETAS, p.BETA)
+    tau, beta = (of_the_grid(a / root, b / root, n_draws, generator) for a, b in laws)
     half = prior_of_effects.DEGREES / 2.0
     local, along = half / generator.gamma(half, size=(2, n_draws, d))
     C = (axes * (beta[:, None] ** 2 * along * values**-1.0)[:, None, :]) @ axes.T
@@ -381,30 +377,30 @@ def from_the_prior(H, spread, mean, P, n_draws=400_000):
 
 
 @pytest.mark.parametrize(
-    ("H", "spread", "mean", "deviation"),
+    ("H", "spread", "mean", "deviation", "alike"),
     [
-        ([[2.0]], [1.0], [0.1], 0.05),
-        ([[2.0]], [1.0], [0.6], 0.4),
-        ([[2.0]], [0.3], [3.0], 0.4),
-        ([[1.0, 0.95], [0.95, 1.0]], [1.0, 1.0], [1.5, -1.2], 0.3),
-        ([[1.0, 0.95], [0.95, 1.0]], [1.0, 0.5], [0.2, 0.1], 0.1),
+        ([[2.0]], [1.0], [0.1], 0.05, 1),
+        ([[2.0]], [1.0], [0.6], 0.4, 1),
+        ([[2.0]], [0.3], [3.0], 0.4, 1),
+        ([[1.0, 0.95], [0.95, 1.0]], [1.0, 1.0], [1.5, -1.2], 0.3, 1),
+        ([[1.0, 0.95], [0.95, 1.0]], [1.0, 0.5], [0.2, 0.1], 0.1, 1),
+        ([[2.0, 0.0], [0.0, 2.0]], [1.0, 0.5], [1.5, 0.6], 0.4, 2),  # contrasts of one column
     ],
 )
-def test_the_posterior_of_effects_is_that_of_an_importance_sampler(H, spread, mean, deviation):
+def test_effects_have_the_posterior_of_an_importance_sampler(H, spread, mean, deviation, alike):
     H, spread, mean = map(np.array, (H, spread, mean))
-    K, d = glm.CHAINS, len(mean)
-    precision = np.eye(d) / deviation**2
-    P, b = np.tile(precision, (K, 1, 1)), np.tile(precision @ mean, (K, 1))
-    spreads = np.tile(spread, (K, 1))
-    runs, design = [], Design.of_standardised(len(H), False)
+    K, d, precision = glm.CHAINS, len(mean) // alike, np.eye(len(mean)) / deviation**2
+    P, of_row = (np.tile(A[:d, :d], (K * alike, 1, 1)) for A in (precision, H))
+    b, spreads = (np.repeat(a.reshape(-1, d), K, axis=0) for a in (precision @ mean, spread))
+    runs, design = [], Design.of_standardised(d, False)
     for seed in range(30):
-        prior = prior_of_effects.Prior(np.tile(H, (K, 1, 1)), spreads, 1.0, None, None, design)
-        drawn = posterior.sampled(P, b, prior, np.random.default_rng(seed))
-        means = drawn.means.reshape(-1, d)
-        second = drawn.covariances.mean(axis=(0, 1)) + means.T @ means / len(means)
-        runs.append((means.mean(axis=0), second))
+        prior = prior_of_effects.Prior(of_row, spreads, 1.0, None, None, design, alike)
+        drawn = posterior.sampled(P, b, prior, np.random.default_rng(seed)).apart(alike)
+        means = np.dstack([one.means for one in drawn]).reshape(-1, len(mean))
+        own = block_diag(*[one.covariances.mean(axis=(0, 1)) for one in drawn])
+        runs.append((means.mean(axis=0), own + means.T @ means / len(means)))
     found, second = (np.mean(each, axis=0) for each in zip(*runs, strict=True))
-    first, covariance = from_the_prior(H, spread, mean, precision)
+    first, covariance = from_the_prior(H, spread, mean, precision, d**0.5)
     deviations = np.sqrt(np.diag(covariance))
     assert np.all(np.abs(found - first) < 0.08 * deviations)
     off = second - np.outer(found, found) - covariance
@@ -977,9 +973,9 @@ def test_slopes_on_the_way_are_those_of_normal_rows_of_all_classes_together(monk
     W = np.kron(np.eye(2), np.diag([*update._next(state).walk, prior_of_effects.INTERCEPT**-2]))
     apart, both = (np.linalg.inv(update.told(state, own, [0, 1], of)[0][0] + W) for of in (0, 1))
     assert np.abs(apart[:3, 3:]).max() < 1e-9 < 1e-3 < np.abs(both[:3, 3:]).max()
-    A = (one := _posterior(update, state, G, 1))._between()
+    A = (one := _posterior(update, state, G, 1))._between(update.along(state))
     np.testing.assert_allclose(A @ apart @ A.T, both, rtol=1e-6, atol=1e-9)
-    one._law = lambda k, own: posterior.Law(0 * G[0], (k + 1) * G, G, np.ones((2, 1)))
+    one._laws = lambda each: [(0 * G[0], (k + 1) * G, G, np.ones((2, 1))) for k in each]
     A = np.kron(U, np.eye(3)) @ A @ np.kron(np.diag([1.0, 2.0]) ** 0.5, np.linalg.cholesky(G))
     np.testing.assert_allclose(one.found().covariance, A @ A.T, atol=1e-9)
 

@@ -725,7 +725,7 @@ SECTIONS = {
 -chunk.weighted(np.ones(len(chunk.norms)))
 +np.ones(len(chunk.norms))
 --- algorithms/noise_aware/posterior.py; tests/algorithms/test_exact_line.py
-@@ Posterior._law: a prior scale that is given is in units of residuals
+@@ Posterior._effects: a prior scale that is given is in units of residuals
 -config.prior_scale / unit
 +config.prior_scale
 --- algorithms/exact_line.py; tests/estimators/test_variational_regression.py
@@ -1267,16 +1267,16 @@ SECTIONS = {
 -np.flatnonzero(hidden)
 +np.flatnonzero(hidden)[:0]
 @@ Posterior.found: classes are independent
--back @ C @ back.T
-+np.diag(np.diag(back @ C @ back.T))
+-back @ np.array(block_diag(*own)) @ back.T
++np.diag(np.diag(back @ np.array(block_diag(*own)) @ back.T))
 @@ Posterior._curved: effects of 0 have a direction
 -u @ N @ u + 1e-12
 +u @ N @ u
 @@ Posterior.found: slopes between contrasts take covariances back
--back @ self._between()
-+back @ self._between().T
+-back @ self._between(each)
++back @ self._between(each).T
 @@ Posterior._between: contrasts are independent
--len(at) == 1
+-len((at := update.groups(state)[0])) == 1
 +True
 --- algorithms/noise_aware/steps.py; tests/algorithms/test_standardised.py
 @@ Update._scored: residuals are cut where they are whatever the clip norm is
@@ -1302,6 +1302,9 @@ SECTIONS = {
 @@ Prior._apart: the part of effects along axes is not what the columns' own leave
 -np.einsum("kij,ki->kj", self.axes, theta - a)
 +np.einsum("kij,ki->kj", self.axes, theta)
+@@ Prior._drawn: contrasts that share their scales tell as much as one
+-self.alike * sizes[..., None]
++sizes[..., None]
 --- estimators/_additive.py; tests/estimators/test_private_edges.py
 @@ AdditiveModel._configure: additive models look for edges that nothing tells
 -told < min(n_bins, FEW_BINS)

@@ -81,6 +81,11 @@ class Draws(NamedTuple):
     covariances: np.ndarray  # (S, K, D, D)
     scales: np.ndarray  # (SK, blocks)
 
+    def apart(self, number: int) -> list[Draws]:
+        """Those of each of as many contrasts, whose chains are one after the other."""
+        both = (np.split(moments, number, axis=1) for moments in self[:2])
+        return [Draws(means, own, self.scales) for means, own in zip(*both, strict=True)]
+
     def point(self, H: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """A point θ̂, and the covariance that the logits of rows have (docs/derivations.md).
 

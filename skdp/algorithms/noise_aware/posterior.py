@@ -6,8 +6,8 @@ Of a drawn slope H, each g̃_t moved to the last θ_T by it is a measurement
 
 of which the sampling is one for all, and κ is 1 for classes; a step that went far counts for less.
 Draws of slopes, the prior, the Gibbs sampler given slopes, and what becomes of its draws are in
-docs/method.md §4.3–4.6. Contrasts of several outputs are drawn each by itself; their covariances
-know of the slopes between them (§4.8). *Without standardised columns* predictions take columns to
+docs/method.md §4.3–4.6. Contrasts of several outputs are drawn each by itself, for a point with
+scales that they share; their covariances know of the slopes between them (§4.8). *Without standardised columns* predictions take columns to
 spread alike; the covariance does not. *Robust* posteriors have a draw of Σ s sᵀ in the place of κH:
 the sandwich.
 """
@@ -17,7 +17,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy.linalg import block_diag, eigh
@@ -37,15 +37,7 @@ ALIKE = -0.5  # logarithm of the spread of columns of which none is declared, ov
 STRAIGHT = 0.9  # slope along θ, over the mean one, from which the two are taken to be alike
 RARE = 0.1  # deviation of an indicator below which its effects are taken to be no larger
 SWEEPS, BURN = 24, 8
-
-
-class Law(NamedTuple):
-    """Mean and covariances of θ along one contrast, and draws of the scales of its prior."""
-
-    mean: np.ndarray  # (D,)
-    covariance: np.ndarray  # (D, D)
-    of_logits: np.ndarray  # (D, D)
-    scales: np.ndarray  # (draws, blocks)
+Way = tuple[Along, np.ndarray, np.ndarray]  # with slopes (K, D, D), and spreads (K, d)
 
 
 class Posterior:
@@ -59,13 +51,14 @@ class Posterior:
     def found(self) -> GaussianPosterior:
         """Mean and covariance of θ on the standardised columns."""
         config, state, D = self.config, self.state, len(self.gram)
-        laws = [self._law(k, own) for k, own in enumerate(self.update.along(state))]
+        each, groups = self.update.along(state), self.update.groups(state)
+        laws = [law for at in groups for law in self._laws({k: each[k] for k in at})]
+        means, *both, scales = zip(*laws, strict=True)
         back = np.kron(state.usuals[-1].basis, np.eye(D))
-        mean = (back @ np.concatenate([law.mean for law in laws])).reshape(-1, D)
-        back = back @ self._between()
-        both = (np.array(block_diag(*[law[i] for law in laws])) for i in (1, 2))
-        covariance, of_logits = (back @ C @ back.T for C in both)
-        scales = np.percentile(np.vstack([law.scales for law in laws]), [5, 50, 95], axis=0)
+        mean = (back @ np.concatenate(means)).reshape(-1, D)
+        back = back @ self._between(each)
+        covariance, of_logits = (back @ np.array(block_diag(*own)) @ back.T for own in both)
+        scales = np.percentile(np.vstack(scales), [5, 50, 95], axis=0)
         if config.family.extra:
             return self._with_scale((mean[0], covariance, of_logits), scales)
         if config.covariance == "diag":
@@ -74,51 +67,62 @@ class Posterior:
         q = GaussianPosterior(mean, covariance, prior_scales=scales, of_logits=of_logits)
         return replace(q, short_rows=self._short(), n_found=self._told())
 
-    def _between(self) -> np.ndarray:
+    def _between(self, each: list[Along]) -> np.ndarray:
         """A = (C'C⁻¹)^½, where C' is the covariance with slopes between contrasts, and C without.
 
         Of one likely slope: A C Aᵀ = C', whatever the units of columns.
         """
-        update, state, at = self.update, self.state, self.update.groups(self.state)[0]
-        if len(at) == 1:
+        update, state, given = self.update, self.state, self.config.prior_scale
+        if len(at := update.groups(state)[0]) == 1:
             return np.eye(self.config.n_told * len(self.gram))
-        given, way = self.config.prior_scale, update._next(state).walk
-        own_prior = np.full_like(way, given**-2) if given else way
-        prior = np.append(own_prior, [INTERCEPT**-2] * self.config.fit_intercept)
-        own = draws.stacked(update.along(state))
-        found = (update.told(state, own, at, between)[0][0] for between in (0.0, 1.0))
+        way = np.full(self.config.n_features, given**-2) if given else update._next(state).walk
+        prior = np.append(way, [INTERCEPT**-2] * self.config.fit_intercept)
+        found = (update.told(state, draws.stacked(each), at, between)[0][0] for between in (0, 1))
         apart, together = (P + np.diag(np.tile(prior, len(at))) for P in found)
         ratio, axes = eigh(apart, together)
         return (axes * np.sqrt(ratio)) @ axes.T @ together
 
-    def _law(self, k: int, own: Along) -> Law:
-        """Draw θ along a contrast."""
-        config, unit = self.config, self.state.scales[-1] if self.config.family.extra else 1.0
-        given = config.prior_scale and config.prior_scale / unit
+    def _laws(self, each: dict[int, Along]) -> list[tuple[np.ndarray, ...]]:
+        """Draw θ along contrasts; those of a point have scales in common, those of intervals none.
+
+        Of each the mean (D,), covariances (D, D) of intervals and of logits, and draws of scales.
+        """
+        ways, laws = [self._ways(k, own) for k, own in each.items()], []
+        for way, drawn in zip(ways, self._effects([way[0] for way in ways]), strict=True):
+            mean, of_logits = drawn.point(way[0][1])
+            if len(each) > 1 or len(way) > 1:
+                (drawn,) = self._effects([way[-1]])
+            both = ((S + S.T) / 2.0 for S in (drawn.about(mean), of_logits))
+            laws.append((mean, *both, drawn.scales))
+        return laws
+
+    def _ways(self, k: int, own: Along) -> list[Way]:
+        """Draw slopes, and spreads of columns: of a point first, of intervals last."""
         H, slope = self._slopes(own)
-        design = config.design
-        laws = [(own, H, np.ones((self.K, config.n_features)))]  # columns as they were declared
-        if design.model is None:  # the first law is that of predictions, the last of intervals
-            H, spread = self._hidden(H, slope) or (H, self._seen())
-            laws = [(own, H, spread)] if design.standardised else laws
-            curved, of_curved = self._curved(k, own, H, slope)
-            if not design.standardised or curved is not own:
-                laws.append((curved, of_curved, spread))
-        point: Any = None
-        for own, H, spread in laws:
-            # What is rare has no larger effects for it, as what is narrow in its unit has.
-            columns = self.update.columns
-            least = np.where(columns.numbers, 0.0, RARE / columns.scale)
-            spread = np.maximum(spread, least)
-            if config.prior_scale is not None and not design.standardised:
-                spread = np.ones_like(spread)
-            prior = Prior(H, spread, unit, config.prior_blocks, given, design)
+        design, alike = self.config.design, np.ones((self.K, self.config.n_features))
+        if design.model is not None:  # columns as they were declared
+            return [(own, H, alike)]
+        seen, spread = self._hidden(H, slope) or (H, self._seen())
+        curved, of_curved = self._curved(k, own, seen, slope)
+        last = [(curved, of_curved, spread)] if not design.standardised or curved is not own else []
+        return [(own, seen, spread) if design.standardised else (own, H, alike), *last]
+
+    def _effects(self, ways: list[Way]) -> list[Draws]:
+        """Draw θ along contrasts whose effects have the same scales."""
+        config, told = self.config, []
+        unit = self.state.scales[-1] if config.family.extra else 1.0
+        given = config.prior_scale and config.prior_scale / unit
+        # What is rare has no larger effects for it, as what is narrow in its unit has.
+        least = np.where(self.update.columns.numbers, 0.0, RARE / self.update.columns.scale)
+        for own, H, found in ways:
+            alike = config.prior_scale is not None and not config.design.standardised
+            spread = np.ones_like(found) if alike else np.maximum(found, least)
             scatter = None if self.state.scatter is None else self._scatter(own, H)
-            told = own.measured(self.n * H, self.update.noise("score"), self.n, scatter)
-            drawn = sampled(*told, prior, self.generator)
-            point = point or drawn.point(H)
-        both = ((S + S.T) / 2.0 for S in (drawn.about(point[0]), point[1]))
-        return Law._make((point[0], *both, drawn.scales))
+            both = own.measured(self.n * H, self.update.noise("score"), self.n, scatter)
+            told.append((*both, H, spread))
+        P, b, H, spread = (np.concatenate(each) for each in zip(*told, strict=True))
+        prior = Prior(H, spread, unit, config.prior_blocks, given, config.design, len(ways))
+        return sampled(P, b, prior, self.generator).apart(len(ways))
 
     def _with_scale(self, moments: Any, scales: np.ndarray) -> RegressionPosterior:
         """The posterior of (θ, ln σ), σ by the ψ² of the last third of the steps."""
@@ -211,9 +215,8 @@ class Posterior:
 
     def _seen(self) -> np.ndarray:
         """Spread of the columns over their scale (K, d), as if the noise hid none."""
-        if self.config.design.standardised:
-            return np.ones((self.K, self.config.n_features))
-        return np.tile(np.sqrt(np.maximum(self._squares()[0], 0.0)), (self.K, 1))
+        squares = 1.0 if self.config.design.standardised else np.maximum(self._squares()[0], 0.0)
+        return np.sqrt(squares) * np.ones((self.K, self.config.n_features))
 
     def _squares(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Mean squares (d,) of the columns about their means, their errors, and the means."""
@@ -301,10 +304,8 @@ def sampled(P: np.ndarray, b: np.ndarray, prior: Prior, generator: Any) -> Draws
     for sweep in range(SWEEPS):
         precision = prior.precision(D)
         half = draws.inverse_root(P + precision)
-        both = np.stack(
-            [(half @ b[:, :, None])[:, :, 0], generator.standard_normal((K, D))], axis=1
-        )
-        mean, off = (both @ half).swapaxes(0, 1)
+        both = [(half @ b[:, :, None])[:, :, 0], generator.standard_normal((K, D))]
+        mean, off = (np.stack(both, axis=1) @ half).swapaxes(0, 1)
         prior.draw(mean + off, precision, generator)
         if sweep >= BURN:
             means.append(mean)

@@ -13,15 +13,13 @@ rows vary as much whatever the number d of columns is.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from skdp.algorithms.noise_aware.design import Design
 from skdp.algorithms.noise_aware.draws import inverse_root
 from skdp.algorithms.noise_aware.matrices import picked
-
-if TYPE_CHECKING:
-    from skdp.algorithms.noise_aware.design import Design
 
 DEGREES = 4.0  # of Student's t
 TAU, BETA = 1.5, 0.15  # scales of the priors of τ√d and β√d: deviations of the logits of usual rows
@@ -40,6 +38,7 @@ class Prior:
     - ``blocks``: block of each column; None is one for all.
     - ``scale``: standard deviation of normal effects; None learns all scales.
     - ``design``: whose usual row the scales of priors are of; where it has a ``model``, θ = a.
+    - ``alike``: number of contrasts that share τ and β, with as many chains each, stacked in K.
     """
 
     def __init__(
@@ -50,8 +49,9 @@ class Prior:
         blocks: tuple[int, ...] | None,
         scale: float | None,
         design: Design,
+        alike: int = 1,
     ) -> None:
-        (K, d), self.learned = spread.shape, scale is None
+        (K, d), self.learned, self.alike = spread.shape, scale is None, alike
         self.spread = spread / unit
         self.root, self.joint = design.usual, self.learned and design.model is None
         of_columns = np.zeros(d, dtype=int) if blocks is None else np.asarray(blocks)
@@ -96,7 +96,7 @@ class Prior:
         effects = (a * self.spread) ** 2
         self.local = _local(effects / of_block, generator)
         squares, sizes = (effects / self.local) @ self.member.T, self.member.sum(axis=1)
-        self.tau2 = _drawn(squares, sizes, _SCALES / self.root, TAU / self.root, generator)
+        self.tau2 = self._drawn(squares, sizes, (_SCALES, TAU), generator)
 
     def _apart(self, theta: np.ndarray, precision: np.ndarray, generator: Any) -> np.ndarray:
         """Draw a and b given their sum (K, d), then the scales of b; return a."""
@@ -109,9 +109,16 @@ class Prior:
         b = np.einsum("kij,ki->kj", self.axes, theta - a) ** 2 / self.usual
         self.along = _local(b / self.beta2[:, None], generator)
         square = (b / self.along).sum(axis=1)
-        grid, size = _BETAS / self.root, np.array(float(d))
-        self.beta2 = _drawn(square, size, grid, BETA / self.root, generator)
+        self.beta2 = self._drawn(square, np.array(float(d)), (_BETAS, BETA), generator)
         return a
+
+    def _drawn(self, squares: np.ndarray, sizes: Any, law: Any, generator: Any) -> np.ndarray:
+        """Draw variances on a grid of their roots, of normals of given sums of squares."""
+        grid, scale = (each / self.root for each in law)
+        squares = squares.reshape(self.alike, -1, *squares.shape[1:]).sum(axis=0)
+        log_p = -squares[..., None] / (2.0 * grid**2) - self.alike * sizes[..., None] * np.log(grid)
+        log_p += np.log(grid) - np.log1p((grid / scale) ** 2)
+        return np.concatenate([grid[picked(log_p, (), generator)] ** 2] * self.alike)
 
 
 def _spectrum(H: np.ndarray, d: int) -> tuple[np.ndarray, np.ndarray]:
@@ -128,12 +135,3 @@ def _local(squares: np.ndarray, generator: Any) -> np.ndarray:
     """Draw the local variances of normals that have Student's tails together, given squares."""
     shape = (DEGREES + squares) / 2.0
     return shape / generator.gamma((DEGREES + 1.0) / 2.0, size=shape.shape)
-
-
-def _drawn(
-    squares: np.ndarray, sizes: np.ndarray, grid: np.ndarray, scale: float, generator: Any
-) -> np.ndarray:
-    """Draw variances on a grid of their roots, of normals of which sums of squares are given."""
-    log_p = -squares[..., None] / (2.0 * grid**2) - sizes[..., None] * np.log(grid)
-    log_p += np.log(grid) - np.log1p((grid / scale) ** 2)
-    return grid[picked(log_p, (), generator)] ** 2
