@@ -7,9 +7,9 @@ Of a drawn slope H, each g̃_t moved to the last θ_T by it is a measurement
 of which the sampling is one for all, and κ is 1 for classes; a step that went far counts for less.
 Draws of slopes, the prior, the Gibbs sampler given slopes, and what becomes of its draws are in
 docs/method.md §4.3–4.6. Contrasts of several outputs are drawn each by itself, for a point with
-scales that they share; their covariances know of the slopes between them (§4.8). *Without standardised columns* predictions take columns to
-spread alike; the covariance does not. *Robust* posteriors have a draw of Σ s sᵀ in the place of κH:
-the sandwich.
+scales that they share; their covariances know of the slopes between them (§4.8). *Without
+standardised columns* predictions take columns to spread alike; the covariance does not. *Robust*
+posteriors have a draw of Σ s sᵀ in the place of κH: the sandwich.
 """
 
 from __future__ import annotations

@@ -364,16 +364,17 @@ class Update:
         """Factors of the slopes of columns (D,), as scores have told on the way of the queries.
 
         Change of scores over that which H foretells, by least squares, about 1 ± 1: of all about
-        their mean, as differences from the last one would share its noise.
+        their mean, as differences from the last one would share its noise. Of intercepts 1, which
+        no prior would hold where noise takes their slope to be small.
         """
-        noise = self.noise("score")
-        q, g = own.bent(H, noise), own.scores
+        q, g = own.bent(H, noise := self.noise("score")), own.scores
         foretold = -(q - q[-1]) @ H
         variance = (noise * own.units) ** 2 + np.mean((MODEL_ERROR * foretold) ** 2, axis=1)
         weight = 1.0 / np.maximum(variance, 1e-300)
         of_all = weight / weight.sum()
         foretold, seen = foretold - of_all @ foretold, g - of_all @ g
         found = (weight @ (foretold * seen) + 1.0) / (weight @ foretold**2 + 1.0)
+        found[np.arange(found.size) % self.config.n_columns >= self.config.n_features] = 1.0
         return np.sqrt(np.clip(found, FACTORS[0] ** 2, FACTORS[-1] ** 2))
 
     def posterior(self, state: State) -> GaussianPosterior:
