@@ -354,10 +354,10 @@ def of_the_grid(grid, scale, size, generator):
     return generator.choice(grid, size, p=p / p.sum())
 
 
-def from_the_prior(H, spread, mean, P, root, n_draws=400_000):
+def from_the_prior(H, unit, spread, mean, P, root, n_draws=400_000):
     """Mean and covariance of θ given a normal measurement, by weights of draws of the prior."""
     p, generator, d = prior_of_effects, np.random.default_rng(0), len(mean)
-    values, axes = np.linalg.eigh(H / (np.trace(H) / d))
+    values, axes = np.linalg.eigh(H / unit)
     laws = (p._SCALES, p.TAU), (p._BETAS, p.BETA)
     tau, beta = (of_the_grid(a / root, b / root, n_draws, generator) for a, b in laws)
     half = prior_of_effects.DEGREES / 2.0
@@ -384,13 +384,14 @@ def from_the_prior(H, spread, mean, P, root, n_draws=400_000):
         ([[2.0]], [0.3], [3.0], 0.4, 1),
         ([[1.0, 0.95], [0.95, 1.0]], [1.0, 1.0], [1.5, -1.2], 0.3, 1),
         ([[1.0, 0.95], [0.95, 1.0]], [1.0, 0.5], [0.2, 0.1], 0.1, 1),
-        ([[2.0, 0.0], [0.0, 2.0]], [1.0, 0.5], [1.5, 0.6], 0.4, 2),  # contrasts of one column
+        ([[2.0, 0.0], [0.0, 0.1]], [20.0, 10.0], [0.3, 0.6], 0.4, 2),  # contrasts of one column
     ],
 )
 def test_effects_have_the_posterior_of_an_importance_sampler(H, spread, mean, deviation, alike):
     H, spread, mean = map(np.array, (H, spread, mean))
     K, d, precision = glm.CHAINS, len(mean) // alike, np.eye(len(mean)) / deviation**2
-    P, of_row = (np.tile(A[:d, :d], (K * alike, 1, 1)) for A in (precision, H))
+    of = [slice(i, i + d) for i in range(0, len(mean), d)]
+    P, of_row = (np.repeat([A[i, i] for i in of], K, axis=0) for A in (precision, H))
     b, spreads = (np.repeat(a.reshape(-1, d), K, axis=0) for a in (precision @ mean, spread))
     runs, design = [], Design.of_standardised(d, False)
     for seed in range(30):
@@ -400,11 +401,11 @@ def test_effects_have_the_posterior_of_an_importance_sampler(H, spread, mean, de
         own = block_diag(*[one.covariances.mean(axis=(0, 1)) for one in drawn])
         runs.append((means.mean(axis=0), own + means.T @ means / len(means)))
     found, second = (np.mean(each, axis=0) for each in zip(*runs, strict=True))
-    first, covariance = from_the_prior(H, spread, mean, precision, d**0.5)
-    deviations = np.sqrt(np.diag(covariance))
-    assert np.all(np.abs(found - first) < 0.08 * deviations)
-    off = second - np.outer(found, found) - covariance
-    assert np.all(np.abs(off) < 0.15 * np.outer(deviations, deviations))
+    unit = np.repeat(np.diag(H).reshape(alike, d).mean(axis=1), d)  # R of each contrast
+    first, covariance = from_the_prior(H, unit, spread, mean, precision, d**0.5)
+    sd = np.sqrt(np.diag(covariance))
+    assert np.all(np.abs(found - first) < 0.08 * sd)
+    assert np.all(np.abs(second - np.outer(found, found) - covariance) < 0.15 * np.outer(sd, sd))
 
 
 def test_a_normal_prior_that_is_given_is_the_prior():

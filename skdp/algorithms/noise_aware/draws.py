@@ -79,7 +79,7 @@ class Draws(NamedTuple):
 
     means: np.ndarray  # (S, K, D)
     covariances: np.ndarray  # (S, K, D, D)
-    scales: np.ndarray  # (SK, blocks)
+    scales: np.ndarray  # (S chains, blocks), of all contrasts that share them
 
     def apart(self, number: int) -> list[Draws]:
         """Those of each of as many contrasts, whose chains are one after the other."""

@@ -57,10 +57,10 @@ class Prior:
         of_columns = np.zeros(d, dtype=int) if blocks is None else np.asarray(blocks)
         self.member = np.eye(max(of_columns, default=0) + 1)[of_columns].T  # (blocks, d)
         self.local, self.beta2 = np.ones((K, d)), np.full(K, (BETA / self.root) ** 2)
-        tau = TAU / self.root if scale is None else scale
-        self.tau2 = np.full((K, len(self.member)), tau**2)
+        self.tau2 = np.full((K, len(self.member)), (scale or TAU / self.root) ** 2)
         if self.joint:
-            self.axes, values = _spectrum(H, d)
+            each = [_spectrum(own, d) for own in np.split(H, alike)]
+            self.axes, values = map(np.concatenate, zip(*each, strict=True))
             self.usual = unit**2 / values  # of R^{-1}, along the axes
             self.along = np.ones((K, d))
 
