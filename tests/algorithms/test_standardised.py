@@ -618,17 +618,14 @@ def test_slopes_of_columns_that_saturate_are_found():
 
 def test_a_run_learns_on_its_way_which_slopes_are_small():
     """Scores that change by a tenth of what the mean slope foretells, noise far below that."""
-    config = glm.GLMConfig(
-        family=LOGIT, n_rows=1000, n_features=2, fit_intercept=False, clip_norm=2.0, n_steps=3,
-        noise_multiplier=1e-3, design=Design.of_standardised(2, False),
-    )  # fmt: skip
-    update = steps.Update.__new__(steps.Update)
-    update.config, update.noise = config, lambda kind: 0.01
-    queries = np.array([[x, 0.5 * x] for x in (0.0, 0.1, 0.3, 0.4)])
-    H = np.diag([100.0, 100.0])
-    scores = -queries @ np.diag([10.0, 100.0])
+    update = _update()
+    update.noise = lambda kind: 0.01
+    queries = np.array([[x, 0.5 * x, 0.5 * x] for x in (0.0, 0.1, 0.3, 0.4)])
+    H = np.diag([100.0, 100.0, 100.0])
+    scores = -queries @ np.diag([10.0, 100.0, 10.0])
     own = draws.Along(queries, queries, scores, np.ones(4), 0.25, 1.0)
-    np.testing.assert_allclose(update.on_the_way(own, H) ** 2, [0.1, 1.0], atol=0.1)
+    # That of the intercept is taken as it is foretold.
+    np.testing.assert_allclose(update.on_the_way(own, H) ** 2, [0.1, 1.0, 1.0], atol=0.1)
     update.noise = lambda kind: 1e6
     np.testing.assert_allclose(update.on_the_way(own, H), 1.0, rtol=0.01)
     known, hidden = (own._replace(hidden=v).measured(H[None], 0.1, 1.0)[0] for v in (0.0, 1e4))

@@ -1294,6 +1294,9 @@ SECTIONS = {
 @@ Update.likely_slope: steps of several classes are as if rows counted alike
 -part * (H - usual)
 +0.0 * H
+@@ Update.on_the_way: noise may take the slope of the intercept for next to nothing
+-self.config.n_features
++self.config.n_columns
 --- algorithms/noise_aware/columns.py; tests/algorithms/test_standardised.py
 @@ _told_cells: a range is taken although the noise may hide values outside
 -may_be <= MISSED * whole

@@ -99,13 +99,13 @@ class Posterior:
     def _ways(self, k: int, own: Along) -> list[Way]:
         """Draw slopes, and spreads of columns: of a point first, of intervals last."""
         H, slope = self._slopes(own)
-        design, alike = self.config.design, np.ones((self.K, self.config.n_features))
+        design, ones = self.config.design, np.ones((self.K, self.config.n_features))
         if design.model is not None:  # columns as they were declared
-            return [(own, H, alike)]
+            return [(own, H, ones)]
         seen, spread = self._hidden(H, slope) or (H, self._seen())
         curved, of_curved = self._curved(k, own, seen, slope)
         last = [(curved, of_curved, spread)] if not design.standardised or curved is not own else []
-        return [(own, seen, spread) if design.standardised else (own, H, alike), *last]
+        return [(own, seen, spread) if design.standardised else (own, H, ones), *last]
 
     def _effects(self, ways: list[Way]) -> list[Draws]:
         """Draw θ along contrasts whose effects have the same scales."""
@@ -114,8 +114,8 @@ class Posterior:
         given = config.prior_scale and config.prior_scale / unit
         # What is rare has no larger effects for it, as what is narrow in its unit has.
         least = np.where(self.update.columns.numbers, 0.0, RARE / self.update.columns.scale)
+        alike = config.prior_scale is not None and not config.design.standardised
         for own, H, found in ways:
-            alike = config.prior_scale is not None and not config.design.standardised
             spread = np.ones_like(found) if alike else np.maximum(found, least)
             scatter = None if self.state.scatter is None else self._scatter(own, H)
             both = own.measured(self.n * H, self.update.noise("score"), self.n, scatter)
