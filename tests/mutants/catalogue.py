@@ -1277,7 +1277,7 @@ SECTIONS = {
 +back @ self._between(each).T
 @@ Posterior._between: contrasts are independent
 -len((at := update.groups(state)[0])) == 1
-+True
++len((at := update.groups(state)[0])) >= 1
 --- algorithms/noise_aware/steps.py; tests/algorithms/test_standardised.py
 @@ Update._scored: residuals are cut where they are whatever the clip norm is
 -math.sqrt(max(1.0, self.config.wider))
