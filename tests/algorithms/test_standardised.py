@@ -624,8 +624,8 @@ def test_a_run_learns_on_its_way_which_slopes_are_small():
     H = np.diag([100.0, 100.0, 100.0])
     scores = -queries @ np.diag([10.0, 100.0, 10.0])
     own = draws.Along(queries, queries, scores, np.ones(4), 0.25, 1.0)
-    # That of the intercept is taken as it is foretold.
-    np.testing.assert_allclose(update.on_the_way(own, H) ** 2, [0.1, 1.0, 1.0], atol=0.1)
+    found = update.on_the_way(draws.stacked([own, own]), np.kron(np.eye(2), H))
+    np.testing.assert_allclose(found**2, [0.1, 1.0, 1.0] * 2, atol=0.1)  # intercepts as foretold
     update.noise = lambda kind: 1e6
     np.testing.assert_allclose(update.on_the_way(own, H), 1.0, rtol=0.01)
     known, hidden = (own._replace(hidden=v).measured(H[None], 0.1, 1.0)[0] for v in (0.0, 1e4))
