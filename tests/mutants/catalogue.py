@@ -1273,8 +1273,11 @@ SECTIONS = {
 -u @ N @ u + 1e-12
 +u @ N @ u
 @@ Posterior.found: slopes between contrasts take covariances back
--back @ self._between(each)
-+back @ self._between(each).T
+-back @ self._between()
++back @ self._between().T
+@@ Posterior._share: what slopes of normal rows are off by is of each contrast alone
+-draws.times(found, told, error, SLOPE_ERROR)
++1.0
 @@ Posterior._between: contrasts are independent
 -len((at := update.groups(state)[0])) == 1
 +len((at := update.groups(state)[0])) >= 1
@@ -1294,9 +1297,9 @@ SECTIONS = {
 @@ Update.likely_slope: steps of several classes are as if rows counted alike
 -part * (H - usual)
 +0.0 * H
-@@ Update.on_the_way: noise may take the slope of the intercept for next to nothing
--self.config.n_features
-+self.config.n_columns
+@@ Update.told: scores are moved by the slopes at the last query alone
+-by[None]
++H[None]
 --- algorithms/noise_aware/columns.py; tests/algorithms/test_standardised.py
 @@ _told_cells: a range is taken although the noise may hide values outside
 -may_be <= MISSED * whole

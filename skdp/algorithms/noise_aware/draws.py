@@ -29,21 +29,26 @@ class Along(NamedTuple):
     hidden: float = 0.0  # variance of what is cut off scores, which is in all of them alike
 
     def measured(
-        self, H: np.ndarray, noise: float, n: float, scatter: np.ndarray | None = None
+        self,
+        H: np.ndarray,
+        by: np.ndarray,
+        noise: float,
+        n: float,
+        scatter: np.ndarray | None = None,
     ) -> tuple[np.ndarray, np.ndarray]:
         """Precision (K, D, D), and its product with the mean (K, D), of the likelihood of θ.
 
-        H are slopes (K, D, D) of n rows, the noise is that of scores, in a unit, and the scatter
+        H are slopes (K, D, D) of n rows, and scores are moved by others, as many, which may be
+        those that they have met on the way. The noise is that of scores, in a unit, and the scatter
         Σ s sᵀ (K, D, D); None is κH.
         """
-        g, usual = self.scores, H.mean(axis=0)
-        q = self.bent(usual, noise)
+        q = self.bent(usual := by.mean(axis=0), noise)
         moved = (q - q[-1]) @ usual
         variances = (noise * self.units) ** 2 + np.mean((MODEL_ERROR * moved) ** 2, axis=1)
         weights = 1.0 / np.maximum(variances, 1e-300)
         weights = weights / weights.sum()
         variance = float(weights**2 @ variances)
-        told = weights @ g + H @ (weights @ q)
+        told = weights @ self.scores + H @ q[-1] + by @ (weights @ q - q[-1])
         variance += self.hidden + 1e-9 * n  # as rows may have no direction, and releases no noise
         sampling = self.sampling * H if scatter is None else scatter
         half = inverse_root(sampling + variance * np.eye(H.shape[-1]))
@@ -164,6 +169,20 @@ def drawn_factors(
     off = of_slope[:, None] - FACTORS**2 * np.maximum(of_gram, 2.0 * s)[:, None]
     log_p = -(off**2) / (2.0 * error) - np.log(error) / 2.0 - np.abs(np.log(FACTORS)) / FACTOR
     return FACTORS[picked(log_p, (n_draws,), generator)]
+
+
+_TIMES = np.linspace(-6.0, 3.0, 3001)
+
+
+def times(found: Any, told: Any, error: float, scale: float) -> float:
+    """How many times slopes (k,) are those told, as they were found with an error.
+
+    The geometric mean of its posterior: its logarithm has Laplace's law of this scale.
+    """
+    off = np.exp(_TIMES)[:, None] * told - found
+    log_p = -np.sum((off / max(error, 1e-12)) ** 2, axis=1) / 2.0 - np.abs(_TIMES) / scale
+    p = np.exp(log_p - log_p.max())
+    return math.exp(p @ _TIMES / p.sum())
 
 
 USUAL_MISS, MISSES = 0.05, 0.7  # X of real tables: 0.02 to 0.11 (benchmarks/real_tables.py)

@@ -139,7 +139,6 @@ class Family:
 
     extra: ClassVar[int] = 0  # numbers that are released beside a score
     widest: Any = 0.0  # c, which stands beside θ, before it is known; 0 where none does
-    bends: ClassVar[bool] = True  # whether slopes depend on θ
     saturates: ClassVar[bool] = True  # whether they only fall, where the outcome is sure
     bounded: Any = False  # whether targets are cut to bounds
     most: ClassVar[float] = 1.0  # norm of a score over that of its row

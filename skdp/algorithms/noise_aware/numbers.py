@@ -119,7 +119,6 @@ class Line(Family):
     extra: ClassVar[int] = 1
     widest: ClassVar[float] = WIDEST
     slopes: ClassVar[tuple[float, float]] = (0.5, 1.5)
-    bends: ClassVar[bool] = False
 
     def scores(self, cut: Cut) -> RowSum:
         """The sum of a step."""

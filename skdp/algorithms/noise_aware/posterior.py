@@ -25,7 +25,7 @@ from scipy.linalg import block_diag, eigh
 from skdp.algorithms.gaussian_posterior import GaussianPosterior, RegressionPosterior
 from skdp.algorithms.noise_aware import draws, matrices
 from skdp.algorithms.noise_aware.columns import SPREADS, spreads
-from skdp.algorithms.noise_aware.draws import Along, Draws, drawn_factors, root
+from skdp.algorithms.noise_aware.draws import FACTOR, Along, Draws, drawn_factors, root
 from skdp.algorithms.noise_aware.prior import INTERCEPT, Prior
 from skdp.algorithms.parts.gaussian_runs import far_below
 
@@ -37,7 +37,8 @@ ALIKE = -0.5  # logarithm of the spread of columns of which none is declared, ov
 STRAIGHT = 0.9  # slope along θ, over the mean one, from which the two are taken to be alike
 RARE = 0.1  # deviation of an indicator below which its effects are taken to be no larger
 SWEEPS, BURN = 24, 8
-Way = tuple[Along, np.ndarray, np.ndarray]  # with slopes (K, D, D), and spreads (K, d)
+# With slopes (K, D, D), those by which scores are moved, and spreads (K, d).
+Way = tuple[Along, np.ndarray, np.ndarray, np.ndarray]
 
 
 class Posterior:
@@ -47,16 +48,17 @@ class Posterior:
         self.update, self.state, self.config = update, state, update.config
         self.n, self.generator = update.n, update.generator
         self.gram, self.drawn, self.K = state.gram, state.drawn, len(state.drawn[0])
+        self.each = update.along(state)
 
     def found(self) -> GaussianPosterior:
         """Mean and covariance of θ on the standardised columns."""
         config, state, D = self.config, self.state, len(self.gram)
-        each, groups = self.update.along(state), self.update.groups(state)
-        laws = [law for at in groups for law in self._laws({k: each[k] for k in at})]
+        groups = self.update.groups(state)
+        laws = [law for at in groups for law in self._laws({k: self.each[k] for k in at})]
         means, *both, scales = zip(*laws, strict=True)
         back = np.kron(state.usuals[-1].basis, np.eye(D))
         mean = (back @ np.concatenate(means)).reshape(-1, D)
-        back = back @ self._between(each)
+        back = back @ self._between()
         covariance, of_logits = (back @ np.array(block_diag(*own)) @ back.T for own in both)
         scales = np.percentile(np.vstack(scales), [5, 50, 95], axis=0)
         if config.family.extra:
@@ -67,17 +69,18 @@ class Posterior:
         q = GaussianPosterior(mean, covariance, prior_scales=scales, of_logits=of_logits)
         return replace(q, short_rows=self._short(), n_found=self._told())
 
-    def _between(self, each: list[Along]) -> np.ndarray:
+    def _between(self) -> np.ndarray:
         """A = (C'C⁻¹)^½, where C' is the covariance with slopes between contrasts, and C without.
 
         Of one likely slope: A C Aᵀ = C', whatever the units of columns.
         """
-        update, state, given = self.update, self.state, self.config.prior_scale
+        update, state, own = self.update, self.state, draws.stacked(self.each)
         if len(at := update.groups(state)[0]) == 1:
             return np.eye(self.config.n_told * len(self.gram))
+        given = self.config.prior_scale
         way = np.full(self.config.n_features, given**-2) if given else update._next(state).walk
         prior = np.append(way, [INTERCEPT**-2] * self.config.fit_intercept)
-        found = (update.told(state, draws.stacked(each), at, between)[0][0] for between in (0, 1))
+        found = (update.told(state, own, at, between)[0][0] for between in (0, 1))
         apart, together = (P + np.diag(np.tile(prior, len(at))) for P in found)
         ratio, axes = eigh(apart, together)
         return (axes * np.sqrt(ratio)) @ axes.T @ together
@@ -101,25 +104,25 @@ class Posterior:
         H, slope = self._slopes(own)
         design, ones = self.config.design, np.ones((self.K, self.config.n_features))
         if design.model is not None:  # columns as they were declared
-            return [(own, H, ones)]
+            return [(own, H, H, ones)]
         seen, spread = self._hidden(H, slope) or (H, self._seen())
-        curved, of_curved = self._curved(k, own, seen, slope)
-        last = [(curved, of_curved, spread)] if not design.standardised or curved is not own else []
-        return [(own, seen, spread) if design.standardised else (own, H, ones), *last]
+        curved = self._curved(k, own, seen, slope)
+        of_point = (own, seen, seen, spread) if design.standardised else (own, H, H, ones)
+        alike = design.standardised and curved is seen
+        return [of_point] if alike else [of_point, (own, curved, seen, spread)]
 
     def _effects(self, ways: list[Way]) -> list[Draws]:
         """Draw θ along contrasts whose effects have the same scales."""
-        config, told = self.config, []
+        config, n, noise, told = self.config, self.n, self.update.noise("score"), []
         unit = self.state.scales[-1] if config.family.extra else 1.0
         given = config.prior_scale and config.prior_scale / unit
         # What is rare has no larger effects for it, as what is narrow in its unit has.
         least = np.where(self.update.columns.numbers, 0.0, RARE / self.update.columns.scale)
         alike = config.prior_scale is not None and not config.design.standardised
-        for own, H, found in ways:
+        for own, H, by, found in ways:
             spread = np.ones_like(found) if alike else np.maximum(found, least)
             scatter = None if self.state.scatter is None else self._scatter(own, H)
-            both = own.measured(self.n * H, self.update.noise("score"), self.n, scatter)
-            told.append((*both, H, spread))
+            told.append((*own.measured(n * H, n * by, noise, n, scatter), H, spread))
         P, b, H, spread = (np.concatenate(each) for each in zip(*told, strict=True))
         prior = Prior(H, spread, unit, config.prior_blocks, given, config.design, len(ways))
         return sampled(P, b, prior, self.generator).apart(len(ways))
@@ -206,12 +209,17 @@ class Posterior:
         return tilted(shift, spread) @ axes, T @ self.gram @ T.T
 
     def _share(self, own: Along, M: np.ndarray, t: float) -> float:
-        """Mean slope over that of Σ w z zᵀ: as released, and as the logits of normal rows tell."""
-        trace = max(float(np.trace(M)), 1e-3)
-        told, error = own.mean_slope, math.sqrt(2.0 * len(M)) * t / trace
-        known = (SLOPE_ERROR * told) ** 2 / (error**2 + (SLOPE_ERROR * told) ** 2)
-        found = told + known * (np.trace(own.slope) / trace - told)
-        return float(np.clip(found, *self.update.family(self.state).slopes))
+        """Mean slope over that of Σ w z zᵀ: as released, and as the logits of normal rows tell.
+
+        What these are off by is much the same for all contrasts.
+        """
+        trace, told = max(float(np.trace(M)), 1e-3), [one.mean_slope for one in self.each]
+        found = [np.trace(one.slope) / trace for one in self.each]
+        error = math.sqrt(2.0 * len(M)) * t / trace
+        c = own.mean_slope * draws.times(found, told, error, SLOPE_ERROR)
+        if len(told) > 1:
+            c *= draws.times([np.trace(own.slope) / trace], [c], error, FACTOR)
+        return float(np.clip(c, *self.update.family(self.state).slopes))
 
     def _seen(self) -> np.ndarray:
         """Spread of the columns over their scale (K, d), as if the noise hid none."""
@@ -253,7 +261,7 @@ class Posterior:
         factor[:, at] = np.minimum(1.0, drawn * np.sqrt(slope / believed))
         return back @ (H * factor[:, :, None] * factor[:, None, :]) @ back.T, spread
 
-    def _curved(self, k: int, own: Along, H: np.ndarray, slope: float) -> tuple[Along, np.ndarray]:
+    def _curved(self, k: int, own: Along, H: np.ndarray, slope: float) -> np.ndarray:
         """Draw slopes along θ, as released and as the logits of normal rows tell.
 
         Where effects are strong they are far below the others: outcomes far out are sure.
@@ -263,7 +271,7 @@ class Posterior:
         N = self.update.normal_slope(self.state, [k]) / (self.n * own.mean_slope)
         curved = max((u @ N @ u + 1e-12) / (u @ self.state.likely @ u + 1e-12), 1e-9)
         if curved >= STRAIGHT:  # as it is of effects of 0, which have no direction
-            return own, H
+            return H
         told = curved * slope * max(float(u @ self.gram @ u), 1e-9)
         seen, noise = float(u @ own.slope @ u), self.update.noise("slope") / self.n
         t = noise * self.update.slope_unit(self.state) / math.sqrt(2.0) * float(u @ u)
@@ -273,11 +281,8 @@ class Posterior:
         least = 1e-9 * float(u @ u) * np.trace(H, axis1=1, axis2=2)  # below, rounding decides
         uHu = np.maximum(Hu @ u, least)
         ratio = np.clip(told * factor[:, 0] ** 2 / uHu, 1e-6, 1e6)
-        mean = H.mean(axis=0) @ u
-        off = (own.queries[-1] - own.of_normal) @ mean / (u @ mean)
-        bent = own.of_normal + (1.0 - 1.0 / ratio.mean()) * off[:, None] * u
         change = ((ratio - 1.0) / uHu)[:, None, None]
-        return own._replace(of_normal=bent), H + change * Hu[:, :, None] * Hu[:, None, :]
+        return H + change * Hu[:, :, None] * Hu[:, None, :]
 
     def _scatter(self, own: Along, H: np.ndarray) -> np.ndarray:
         """Draws of Σ s sᵀ (K, D, D), of scores as they were measured.

@@ -19,7 +19,7 @@ from skdp.algorithms.gaussian_posterior import GaussianPosterior
 from skdp.algorithms.noise_aware import draws, matrices, numbers
 from skdp.algorithms.noise_aware.columns import Columns
 from skdp.algorithms.noise_aware.counts import Counts
-from skdp.algorithms.noise_aware.draws import FACTORS, MODEL_ERROR, Along
+from skdp.algorithms.noise_aware.draws import MODEL_ERROR, Along
 from skdp.algorithms.noise_aware.families import Usual
 from skdp.algorithms.noise_aware.posterior import Posterior
 from skdp.algorithms.noise_aware.prior import DEGREES, INTERCEPT
@@ -331,11 +331,9 @@ class Update:
         ``between`` multiplies slopes between different contrasts: 0 leaves them out.
         """
         D, H = self.config.n_columns, self.likely_slope(state, own, at)
-        if self.config.family.bends:
-            factor = self.on_the_way(own, H)
-            H = H * factor[:, None] * factor
+        by = self.mean_slope(state, at) if self.config.family.saturates else H
         H = H * np.kron(np.where(np.eye(len(at)), 1.0, between), np.ones((D, D)))
-        return own.measured(H[None], self.noise("score"), self.n)
+        return own.measured(H[None], by[None], self.noise("score"), self.n)
 
     def likely_slope(self, state: State, own: Along, at: list[int]) -> np.ndarray:
         """Slope of scores along contrasts, stacked, for the way, (kD, kD).
@@ -343,39 +341,27 @@ class Update:
         That of normal rows; of classes the mean one, of all directions, and a share of what it
         lacks to that of normal rows, as scores tell it.
         """
-        mean, D = state.usuals[-1].slopes[at], self.config.n_columns
-        least = np.repeat(np.sqrt(np.maximum(1.0, LEAST_SLOPE / mean)), D)
+        least, D = LEAST_SLOPE / state.usuals[-1].slopes[at], self.config.n_columns
+        least = np.repeat(np.sqrt(np.maximum(1.0, least)), D)
         H = self.normal_slope(state, at) * least[:, None] * least
-        if not (self.config.family.saturates and self.config.family.bends):
+        if not self.config.family.saturates:
             return H
-        usual = np.kron(np.diag(self.n * np.maximum(mean, LEAST_SLOPE)), state.likely)
+        usual = self.mean_slope(state, at)
         moved, seen = own.queries - own.queries[-1], own.scores - own.scores[-1]
         noise, model = self.noise("score") * own.units[:, None], MODEL_ERROR * moved @ usual
         part = draws.share(moved @ (usual - H), seen + moved @ usual, 2.0 * noise**2 + model**2)
         return usual + part * (H - usual)
+
+    def mean_slope(self, state: State, at: list[int]) -> np.ndarray:
+        """Mean slope of the scores of normal rows along contrasts, stacked, (kD, kD)."""
+        mean = np.maximum(state.usuals[-1].slopes[at], LEAST_SLOPE)
+        return np.kron(np.diag(self.n * mean), state.likely)
 
     def normal_slope(self, state: State, at: list[int]) -> np.ndarray:
         """Slope of the scores of normal rows at θ, along contrasts, stacked, (kD, kD)."""
         usual, (_, B) = state.usuals[-1], self.standard(state)
         H = (M := usual.moments(at))[:, :, -1:, -1:] * (state.likely - B @ B.T) + B @ M @ B.T
         return self.n * H.transpose(0, 2, 1, 3).reshape(len(at) * len(B), -1)
-
-    def on_the_way(self, own: Along, H: np.ndarray) -> np.ndarray:
-        """Factors of the slopes of columns (D,), as scores have told on the way of the queries.
-
-        Change of scores over that which H foretells, by least squares, about 1 ± 1: of all about
-        their mean, as differences from the last one would share its noise. Of intercepts 1, which
-        no prior would hold where noise takes their slope to be small.
-        """
-        q, g = own.bent(H, noise := self.noise("score")), own.scores
-        foretold = -(q - q[-1]) @ H
-        variance = (noise * own.units) ** 2 + np.mean((MODEL_ERROR * foretold) ** 2, axis=1)
-        weight = 1.0 / np.maximum(variance, 1e-300)
-        of_all = weight / weight.sum()
-        foretold, seen = foretold - of_all @ foretold, g - of_all @ g
-        found = (weight @ (foretold * seen) + 1.0) / (weight @ foretold**2 + 1.0)
-        found[np.arange(found.size) % self.config.n_columns >= self.config.n_features] = 1.0
-        return np.sqrt(np.clip(found, FACTORS[0] ** 2, FACTORS[-1] ** 2))
 
     def posterior(self, state: State) -> GaussianPosterior:
         """Mean and covariance of θ on the standardised columns."""
