@@ -901,8 +901,7 @@ def test_scores_of_normal_rows_are_moved_to_where_the_run_is():
     H = 1000.0 * own.mean_slope * G
     found = own.of_normal + np.linalg.solve(H, own.scores[:, :, None])[:, :, 0]
     np.testing.assert_allclose(found[:2], found[[2, 2]], atol=0.05)
-    plain = own.queries[1] + np.linalg.solve(H, own.scores[1])
-    assert np.abs(plain - found[2]).max() > 0.1
+    assert np.abs(own.queries[1] + np.linalg.solve(H, own.scores[1]) - found[2]).max() > 0.1
 
     # Intervals take the slope along θ as it was released: less than those beside it.
     one = _posterior(update, state._replace(usuals=usuals), G, 50)
@@ -918,6 +917,7 @@ def test_scores_of_normal_rows_are_moved_to_where_the_run_is():
     update.noise = lambda kind: 30.0  # so that all scores tell of it
     P, b = update.told(one.state, own, [0])
     np.testing.assert_allclose(np.linalg.solve(P, b[:, :, None])[0, :, 0], truth, atol=0.03)
+    assert P[0, 0, 0] > 50 * update.told(one.state, own._replace(hidden=1e6), [0])[0][0, 0, 0] > 0.0
 
 
 def test_slopes_of_counts_are_those_of_rows_with_high_rates():

@@ -179,8 +179,8 @@ def times(found: Any, told: Any, error: float, scale: float) -> float:
 
     The geometric mean of its posterior: its logarithm has Laplace's law of this scale.
     """
-    off = np.exp(_TIMES)[:, None] * told - found
-    log_p = -np.sum((off / max(error, 1e-12)) ** 2, axis=1) / 2.0 - np.abs(_TIMES) / scale
+    off = (np.exp(_TIMES) * np.dot(told, told) - np.dot(told, found)) / np.linalg.norm(told)
+    log_p = -((off / max(error, 1e-12)) ** 2) / 2.0 - np.abs(_TIMES) / scale
     p = np.exp(log_p - log_p.max())
     return math.exp(p @ _TIMES / p.sum())
 

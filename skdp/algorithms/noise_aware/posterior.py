@@ -74,10 +74,10 @@ class Posterior:
 
         Of one likely slope: A C Aᵀ = C', whatever the units of columns.
         """
-        update, state, own = self.update, self.state, draws.stacked(self.each)
+        update, state, given = self.update, self.state, self.config.prior_scale
         if len(at := update.groups(state)[0]) == 1:
             return np.eye(self.config.n_told * len(self.gram))
-        given = self.config.prior_scale
+        own = draws.stacked(self.each)
         way = np.full(self.config.n_features, given**-2) if given else update._next(state).walk
         prior = np.append(way, [INTERCEPT**-2] * self.config.fit_intercept)
         found = (update.told(state, own, at, between)[0][0] for between in (0, 1))
