@@ -140,9 +140,9 @@ def full_batch_floor(mu: float, delta: float) -> float:
 
 
 def floor(terms: Any, delta: float, relation: str) -> float:
-    """A lower bound on ε that no sound accountant may pass under."""
+    """A lower bound on ε that no sound accountant may pass under; 0 where 1 - δ has few digits."""
     factor, squares, best = FACTOR[relation], 0.0, 0.0
-    for term in terms:
+    for term in terms if delta < 1.0 - 1e-6 else ():
         kind = type(term).__name__
         if kind == "GaussianTerm":
             if term.noise_multiplier == 0.0:
