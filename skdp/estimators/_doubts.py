@@ -56,7 +56,7 @@ SCALED_BEFORE = "Put BoundedScaler(lower, upper) before, by column name."
 _LOST = (
     "At this budget no coefficient is distinguishable from 0: predictions may be hardly better "
     "than a constant, which a private report tells, or worse where its level is uncertain too. "
-    "More rows, a larger epsilon, or tighter bounds of rows and targets may show more."
+    "More rows, a larger epsilon, or tighter bounds may show more."
 )
 
 _BEYOND = (
