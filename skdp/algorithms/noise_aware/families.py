@@ -49,9 +49,9 @@ class Cut(NamedTuple):
         return (self.row_norm / np.maximum(norms, 1e-150)) ** 2
 
 
-# By how many standard errors over √n estimates move where rows beyond the usual norm count less:
-# medians over tables, about (benchmarks/clip_bias.py).
-CLASS_BIAS, BIAS = 0.0025, 0.01
+# By how many standard errors over √n estimates move where rows beyond the usual norm count less
+# (benchmarks/clip_bias.py); of several classes what features of images ask for.
+BIAS, CLASS_BIAS = 0.01, 0.0025
 UNCUT = Cut(math.inf, math.inf)
 
 
@@ -156,7 +156,6 @@ class Logit(Family):
 
     likelihood: Likelihood
     slopes: ClassVar[tuple[float, float]] = (0.005, 0.25)  # of the score, over Σ w z zᵀ
-    bias: ClassVar[float] = CLASS_BIAS
 
     def scores(self, cut: Cut) -> RowSum:
         """The sum of a step."""
