@@ -497,8 +497,8 @@ def test_the_clip_norm_grows_until_the_noise_is_as_large_as_what_is_left_out():
     assert found(100, 0.1) == pytest.approx(2.0)
     assert found(100, 0.1, family=Line()) == pytest.approx(4.0)
     # Noise of scores and what is left out, both in standard errors.
-    left, n = 1.0 - 0.2 - 0.08 - 0.02, 90_000
-    for family, power, mu in ((LOGIT, 1.0, 0.1), (Line(), 1.5, 0.03)):
+    left, n, mu = 1.0 - 0.2 - 0.08 - 0.02, 90_000, 0.03
+    for family, power in ((LOGIT, 1.0), (Line(), 1.5)):
         f = found(n, mu, family=family) / 4.0
         noise = 4.0 / (mu * math.sqrt(left * n / 4)) * f**power
         assert 1.0 < f < 2.0
