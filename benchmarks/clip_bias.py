@@ -6,8 +6,9 @@ The score of each row is weighted by min(1, C/(‖z‖ m)) as in `skdp.algorithm
 being f times the usual norm √D, and of numbers residuals are cut at 2.5 √f of their deviations.
 Printed for f = 1, 2 and 4 are the root mean square and the largest distance of the coefficients
 from those of maximum likelihood, in standard errors, and the first over √n; at last its medians
-over the tables of `real_tables.py`. The clip norm of a fit is chosen by what most tables stay below
-(`BIAS` of `noise_aware.families`): noise is in intervals, and this is not.
+over the tables of `real_tables.py`. The clip norm of a fit is chosen by the size of the last
+(`BIAS` of `noise_aware.families`), of classes by what three in four tables stay below: noise is in
+intervals, and this is not.
 """
 
 import argparse
