@@ -7,7 +7,7 @@ Tables of econometrics, medicine and trade (Ecdat, COUNT, survival, car, Zelig, 
 to 54 000 rows, whole but for rows without a target and the columns named below: labels of rows,
 and what is known after the target or says the same. The inference was made without them, but for
 how far out rows and residuals may be before they count less, which was changed on seeing them
-(`CLASS_BIAS`, `BIAS` and `WIDEST`).
+(`SOFTMAX_BIAS`, `BIAS` and `WIDEST`).
 """
 
 import _tasks

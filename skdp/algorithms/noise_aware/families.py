@@ -51,7 +51,7 @@ class Cut(NamedTuple):
 
 # By how many standard errors over √n estimates move where rows beyond the usual norm count less
 # (benchmarks/clip_bias.py); of several classes what features of images ask for.
-BIAS, CLASS_BIAS = 0.01, 0.0025
+BIAS, SOFTMAX_BIAS = 0.01, 0.0025
 UNCUT = Cut(math.inf, math.inf)
 
 
@@ -238,7 +238,7 @@ class Softmax(Family):
     likelihood: Any
     slopes: ClassVar[tuple[float, float]] = (0.002, 0.5)
     most: ClassVar[float] = math.sqrt(2.0)
-    bias: ClassVar[float] = CLASS_BIAS
+    bias: ClassVar[float] = SOFTMAX_BIAS
 
     def scores(self, cut: Cut) -> RowSum:
         """The sum of a step."""
