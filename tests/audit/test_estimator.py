@@ -264,15 +264,14 @@ def test_a_private_search_is_not_accused_and_tells_the_canary():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("name", "visible"), [(name, 0.66 if name == "variational" else 1.0) for name in RIGHT]
-)
-def test_5000_fits_prove_80_percent_of_what_the_result_shows(name, visible):
-    # μ = √2 of 2 is epsilon 6.6 of 10.
+@pytest.mark.parametrize("name", RIGHT)
+def test_5000_fits_prove_80_percent(name):
     estimator, options = right(name)
+    if name == "variational":  # coefficients are not monotone in the step: Adam corrected for noise
+        options = {"statistic": "trace"}
     report = audit_estimator(estimator, n_fits=5000, **options)
     # .94 is expected, and a standard deviation is .035.
-    assert report.tightness > 0.8 * visible
+    assert report.tightness > 0.8
 
 
 @pytest.mark.thorough
